@@ -44,7 +44,7 @@ FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 """Seconds after its start at which a job's processes are looked at for the files they write."""
 MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
 """Collecting children that may be stuck in the kernel (a dead file server) before no more are started: of one user, who may
-serve files that never answer, and of all users."""
+serve files that never answer, and of all users. Beyond, each user may still have one."""
 
 T = TypeVar("T")
 PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
@@ -312,7 +312,7 @@ class Collector:
         key = f"collect {job.uid} "
         stuck = [k for k in self._children.hung if k.startswith("collect ")]
         mine = sum(k.startswith(key) for k in stuck)
-        if mine >= MAX_STUCK or len(stuck) >= MAX_STUCK_IN_ALL:
+        if mine >= (MAX_STUCK if len(stuck) < MAX_STUCK_IN_ALL else 1):
             self._watch.failed(
                 NAME, f"job {job.job_id}: not read, {len(stuck)} earlier children are stuck", state="hung"
             )

@@ -111,8 +111,15 @@ class SnapshotTaker:
         return entry
 
     async def _python_stacks(self, rank: Rank, start_ticks: int, owner: tuple[int, int]) -> dict[str, Any]:
-        """The stacks of the rank's process; none if it ended meanwhile: its pid may by now be another's, and py-spy is root."""
-        page = rank.page
+        """The stacks of the rank's process; none if it may have ended meanwhile: its pid may by now be another's, and py-spy is root."""
+        try:
+            return await self._stacks_of_same(rank.page, start_ticks, owner)
+        except guarded_reads.ProcessHangs as exc:
+            return {"stack_error": f"it is not known whether the process still runs: {exc}"}
+
+    async def _stacks_of_same(
+        self, page: pages.ProbePage, start_ticks: int, owner: tuple[int, int]
+    ) -> dict[str, Any]:
         if not self._is_same(page.pid, start_ticks, owner[0]):
             return {"stack_error": _ENDED}
         stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
@@ -121,11 +128,8 @@ class SnapshotTaker:
         return stacks if self._is_same(page.pid, start_ticks, owner[0]) else {"stack_error": _ENDED}
 
     def _is_same(self, pid: int, start_ticks: int, uid: int) -> bool:
-        """Whether it is still that process, and its owner's: an exec of a setuid program keeps number and start."""
-        try:
-            found = processes.facts(pid, self._proc)
-        except guarded_reads.ProcessHangs:
-            return False
+        """Whether it is still that process, and its owner's: an exec of a setuid program keeps number and start. Raises ProcessHangs."""
+        found = processes.facts(pid, self._proc)
         return found is not None and (found.start_ticks, found.uid) == (start_ticks, uid)
 
     async def _add_native(

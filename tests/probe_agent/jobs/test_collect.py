@@ -638,14 +638,15 @@ def test_the_default_name_of_a_job_whose_array_is_not_known_may_be_another(
     assert log.get("unnamed") is True
 
 
-def test_readers_that_one_user_keeps_stuck_cost_the_others_nothing(
-    collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("n_users", [1, 10])
+def test_readers_that_other_users_keep_stuck_cost_nobody_anything(
+    collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_users: int
 ) -> None:
-    """Whoever serves files that never answer (FUSE) may stop the reading of their own logs, not a neighbour's."""
+    """Whoever serves files that never answer (FUSE), or whose file server is gone, may stop the reading of their own logs, not a neighbour's."""
     (tmp_path / "slurm-7.out").write_text(
         "RuntimeError: CUDA error: an illegal memory access was encountered\n"
     )
-    stuck = tuple(f"collect 54321 {n}" for n in range(collect.MAX_STUCK))
+    stuck = tuple(f"collect {54321 + u} {n}" for u in range(n_users) for n in range(collect.MAX_STUCK))
     monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
     asyncio.run(collector.collect(job(stdout=str(tmp_path / "slurm-7.out"))))
     assert events(queue)
