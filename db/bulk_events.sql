@@ -1,9 +1,9 @@
 -- Move a batch of events from the temporary table `incoming` into place, each id once, as probing.deliver does.
--- Inputs   incoming (the columns of probing.health_event).
+-- Inputs   incoming (the columns of probing.health_event). No node's agent dated them: their times are never corrected (ahead_s 0).
 -- Output   one row: accepted (new events, rows).
 WITH fresh AS (
-    INSERT INTO probing.event_key (event_id, at)
-    SELECT DISTINCT ON (event_id) event_id, at FROM incoming ORDER BY event_id, at
+    INSERT INTO probing.event_key (event_id, at, ahead_s)
+    SELECT DISTINCT ON (event_id) event_id, at, 0 FROM incoming ORDER BY event_id, at
     ON CONFLICT (event_id) DO NOTHING
     RETURNING event_id, at
 ), stored AS (

@@ -410,7 +410,8 @@ AS $allocations$
         FROM jsonb_array_elements(p_allocations) WITH ORDINALITY AS e(c, n),
              jsonb_populate_record(
                  NULL::probing.job_allocation,
-                 probing.usual_row('allocation') || e.c || jsonb_build_object('cluster', p_cluster, 'node', p_node)
+                 probing.usual_row('allocation') || e.c
+                 || jsonb_build_object('cluster', p_cluster, 'node', p_node, 'received_at', now(), 'updated_at', now())
              ) AS r
         ORDER BY r.job_id, r.at, e.n DESC
     ), late AS (
@@ -432,6 +433,7 @@ AS $allocations$
             gpu_uuids = coalesce(excluded.gpu_uuids, a.gpu_uuids),
             gpu_indices = coalesce(nullif(excluded.gpu_indices, ''), a.gpu_indices),
             released_at = coalesce(excluded.released_at, a.released_at),
+            updated_at = excluded.updated_at,
             detail = CASE WHEN pg_column_size(a.detail) + pg_column_size(excluded.detail) > 262144 THEN a.detail
                           ELSE a.detail || excluded.detail END
         RETURNING 1
@@ -451,7 +453,8 @@ AS $gap$
           FROM unnest(p_spans + tstzmultirange(p_gap)) AS span) AS spans
 $gap$;
 
--- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well. With p_beat_at, when a heartbeat that comes now was made by its node's clock.
+-- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well.
+-- Inputs   p_beat_at: the `at` of the heartbeat being stored; null when asking about the past.
 CREATE OR REPLACE FUNCTION probing.clock_offset(p_cluster text, p_node text, p_at timestamptz, p_beat_at timestamptz DEFAULT NULL)
 RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $offset$
@@ -486,9 +489,12 @@ AS $heartbeat$
         ) AS r
     ), late AS (
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
-        SELECT given.cluster, given.node, known.at, given.at, 0
+        SELECT given.cluster, given.node,
+               -- A heartbeat that waited was made before it came. A later one is of a clock ahead, an older one of a clock never set.
+               CASE WHEN known.at BETWEEN known.received_at - interval '1 day' AND known.received_at THEN known.at ELSE known.received_at END,
+               now(), 0
         FROM given JOIN probing.agent_heartbeat known ON known.cluster = given.cluster AND known.node = given.node
-        WHERE given.at > known.at + interval '1 minute'
+        WHERE given.at > known.at + interval '1 minute' OR now() > known.received_at + interval '1 minute'
     ), off AS (
         -- A heartbeat is made just before it is delivered. One that was kept waiting looks behind, so that takes more of them, in a row.
         SELECT given.cluster, given.node, extract(epoch FROM given.at - now())::double precision AS offset_s FROM given

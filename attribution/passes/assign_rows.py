@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     co_residency,
@@ -115,7 +114,7 @@ def watched(
     end_at = attempt.end_at
     found: dict[str, datetime] = {}
     for node in attempt.nodes:
-        undated = abs(offsets_s.get(node, 0.0)) > node_clocks.MOST.total_seconds()
+        undated = abs(offsets_s.get(node, 0.0)) > cases.CORRECTED_S
         watch = None if undated else by_node.get(node)
         at = None if watch is None else watch.until(end_at) if watch.gaps else watch.last
         if at is not None:

@@ -23,6 +23,7 @@ from probing_cluster.attribution.passes import (
     incidents,
     isolation,
     no_evidence_verdict,
+    node_clocks,
     node_losses,
     pending,
 )
@@ -103,6 +104,7 @@ def _attribute(
         )
         return _merge(list(parts), dry_run=work.dry_run)
     else:
+        node_clocks.correct(source)
         source.reopen_for_arrivals(work.grown)
         waiting = pending.read(source, clock.EPOCH, settled + clock.ONE_US, limit, unjudged=True)
         many = waiting.num_rows >= MANY
@@ -130,6 +132,7 @@ def in_slices(
     last = min(until or now + clock.ONE_US, now + clock.ONE_US)
     with _Pass(source, policy_of(config), now, dry_run=dry_run) as work:
         if is_open:
+            node_clocks.correct(source)
             source.reopen_for_arrivals(work.grown)
         for _, done in work.slices(since or clock.EPOCH, last, unjudged=is_open):
             yield done
@@ -363,10 +366,7 @@ def _chains(
         if verdict.cause in incidents.WIDE:
             evidence = [events[i] for i in verdict.evidence if i in events]
             met[verdict.cluster] += [
-                e.at
-                for e in evidence
-                if incidents.counts(e)
-                and (cache is None or fetcher.clocks(verdict.cluster).spans or cache.shared.at(e.at))
+                e.at for e in evidence if incidents.counts(e) and (cache is None or cache.shared.at(e.at))
             ]
     return {
         cluster: incidents.around(

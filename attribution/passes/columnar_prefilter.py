@@ -23,7 +23,6 @@ from probing_cluster.attribution.passes import (
     event_windows,
     fetch,
     incidents,
-    node_clocks,
     pending,
     preempted,
     watch_columns,
@@ -308,10 +307,7 @@ class _Prefilter:
             (names[node], *spans[i])
             for node, i in zip(self._node[places].tolist(), self._attempt[places].tolist(), strict=True)
         ]
-        # An attempt on a node whose clock was off is judged without these columns.
-        stalls = self._fetcher.conditions.stalls(
-            self._cluster, lives, _at(self._end.max()), node_clocks.NodeClocks()
-        )
+        stalls = self._fetcher.conditions.stalls(self._cluster, lives, _at(self._end.max()))
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])
         for place in np.flatnonzero(faulty & ended):
             attempt, name = self._attempt[place], names[self._node[place]]

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.attribution.passes import assign_rows, node_clocks
+from probing_cluster.attribution.passes import assign_rows
 from probing_cluster.attribution.verdict import signatures, taxonomy, window
 from probing_cluster.core import records
 from probing_cluster.db import store
@@ -96,38 +96,27 @@ class ConditionReader:
         nodes: Sequence[str],
         attempts: Sequence[records.JobAttempt],
         windows: Sequence[window.Window],
-        clocks: node_clocks.NodeClocks,
     ) -> assign_rows.ActiveFaults:
-        """The conditions that these attempts may have met, by the server's clock."""
-        behind, ahead = clocks.reach(nodes)
-        since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR - behind
-        last = max(a.end_at for a in attempts if a.end_at is not None) + ahead
-        begun = {
-            n: list(zip(clocks.events([e for e, _ in some]), some, strict=True))
-            for n, some in self.since(cluster, nodes, since, last).items()
-        }
+        """The conditions that these attempts may have met."""
+        since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
+        last = max(a.end_at for a in attempts if a.end_at is not None)
+        begun = self.since(cluster, nodes, since, last)
         near = (
             c
             for a, w in zip(attempts, windows, strict=True)
             if a.start_at is not None and a.end_at is not None
             for n in a.nodes
-            for event, c in begun.get(n, ())
-            if assign_rows.may_be_active(event, w.start_at, (a.start_at, a.end_at))
+            for c in begun.get(n, ())
+            if assign_rows.may_be_active(c[0], w.start_at, (a.start_at, a.end_at))
         )
-        return _by_server(self.with_ends(cluster, near, last), clocks)
+        return self.with_ends(cluster, near, last)
 
     def stalls(
-        self,
-        cluster: str,
-        lives: Sequence[tuple[str, datetime, datetime]],
-        last: datetime,
-        clocks: node_clocks.NodeClocks,
+        self, cluster: str, lives: Sequence[tuple[str, datetime, datetime]], last: datetime
     ) -> assign_rows.ActiveFaults:
         """Stalls that began in an attempt's life (`lives`: node, from, to), with their ends if these came before `last`."""
         if not lives:
             return {}
-        lives = [(n, *clocks.widened(n, since, until)) for n, since, until in lives]
-        _, ahead = clocks.reach(n for n, *_ in lives)
         nodes, froms, tos = (list(column) for column in zip(*lives, strict=True))
         given = {
             "cluster": cluster,
@@ -136,7 +125,7 @@ class ConditionReader:
             "tos": tos,
             "since": min(froms),
             "until": max(tos),
-            "last": last + ahead,
+            "last": last,
             "kinds": [kind for kind, _ in assign_rows.STALLS],
             "codes": [code for _, code in assign_rows.STALLS],
         }
@@ -145,21 +134,10 @@ class ConditionReader:
             found[row["node"]] += [
                 (e, row["gone_at"]) for e in self._store.readable(records.HealthEvent, [row])
             ]
-        return _by_server(found, clocks)
+        return found
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
         return self._store.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
-
-
-def _by_server(found: assign_rows.ActiveFaults, clocks: node_clocks.NodeClocks) -> assign_rows.ActiveFaults:
-    """The conditions and their ends, with the times of the server's clock."""
-    return {
-        node: [
-            (event, clocks.gone_at(node, gone_at))
-            for event, (_, gone_at) in zip(clocks.events([e for e, _ in some]), some, strict=True)
-        ]
-        for node, some in found.items()
-    }
 
 
 @functools.cache

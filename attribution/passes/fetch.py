@@ -80,13 +80,10 @@ class Fetcher:
 
     def incident_events(self, cluster: str, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
         """Node events in some spans, on all nodes, that may be part of an incident; overlapping spans repeat them."""
-        clocks = self.clocks(cluster)
-        behind, ahead = clocks.reach(clocks.spans)
-        sinces, untils = [since - behind for since, _ in spans], [until + ahead for _, until in spans]
+        sinces, untils = [since for since, _ in spans], [until for _, until in spans]
         bounds = {"sinces": sinces, "untils": untils, "first": min(sinces), "last": max(untils)}
         given = {"cluster": cluster, **incidents.sorts(), **bounds}
-        found = clocks.events(self._records(records.HealthEvent, "incident_events", given))
-        return [e for e in found if any(a <= e.at <= b for a, b in spans)] if clocks.spans else found
+        return self._records(records.HealthEvent, "incident_events", given)
 
     def arrived(
         self, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
@@ -95,7 +92,7 @@ class Fetcher:
         nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
         kinds = sorted(set(incidents.sorts()["kinds"]))
         given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
-        return self.clocks(cluster).events(self._records(records.HealthEvent, "arrived_events", given))
+        return self._records(records.HealthEvent, "arrived_events", given)
 
     def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
         """The rules' verdicts of incident causes on these events: cluster, job_id, submit_at, incident_id, place, evidence."""
@@ -120,13 +117,11 @@ class Fetcher:
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
         clocks = self.clocks(cluster)
-        # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache. What is in
-        # it has the times of the nodes' own clocks.
+        # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache.
         older = {
             cases.key(a)
             for a, w in zip(attempts, windows, strict=True)
-            if (cache := self._cache)
-            and (w.start_at < cache.since or clocks.touches(a.nodes, w.start_at, w.end_at))
+            if (cache := self._cache) and w.start_at < cache.since
         }
         if older:
             yield from Fetcher(self._store, self._policy).build(
@@ -143,9 +138,7 @@ class Fetcher:
         for i, boots in self._later_boots(cluster, attempts, windows, by_log).items():
             events[i] += boots
         active = (
-            cache.active_faults
-            if cache
-            else self.conditions.for_attempts(cluster, nodes, attempts, windows, clocks)
+            cache.active_faults if cache else self.conditions.for_attempts(cluster, nodes, attempts, windows)
         )
         stalls = cache.stalls if cache else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
@@ -185,16 +178,14 @@ class Fetcher:
     def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
         since, until = assign_rows.span(attempts)
         until += timedelta(seconds=self._policy.after_s)
-        clocks = self.clocks(cluster)
-        behind, ahead = clocks.reach(n for a in attempts for n in a.nodes)
         given = {
             "cluster": cluster,
             "job_ids": [a.job_id for a in attempts],
-            "since": since - behind,
-            "until": until + ahead,
+            "since": since,
+            "until": until,
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
-        for event in clocks.events(self._records(records.HealthEvent, "case_findings", given)):
+        for event in self._records(records.HealthEvent, "case_findings", given):
             if event.job_id is not None:
                 found[event.job_id].append(event)
         return found
@@ -208,21 +199,17 @@ class Fetcher:
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
             for n in places_of.get(cases.key(a), a.nodes)
         ]
-        clocks = self.clocks(cluster)
-        bounds = [clocks.widened(n, w.start_at, w.end_at) for _, n, w in places]
         given = {
             "cluster": cluster,
             "keys": [i for i, *_ in places],
             "nodes": [n for _, n, _ in places],
-            "froms": [since for since, _ in bounds],
-            "tos": [until for _, until in bounds],
+            "froms": [w.start_at for *_, w in places],
+            "tos": [w.end_at for *_, w in places],
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for row in self._rows("case_events", given):
             found[row["key"]] += self._store.readable(records.HealthEvent, [row])
-        if not clocks.spans:
-            return found
-        return {i: [e for e in clocks.events(some) if _in_reach(e, windows[i])] for i, some in found.items()}
+        return found
 
     def _later_boots(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window], by_log: frozenset[str]
@@ -263,7 +250,7 @@ class Fetcher:
             if a.start_at is not None and a.start_at < w.start_at
             for n in a.nodes
         ]
-        return self.conditions.stalls(cluster, lives, last, self.clocks(cluster))
+        return self.conditions.stalls(cluster, lives, last)
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
         since, until = assign_rows.span(attempts)
@@ -274,11 +261,12 @@ class Fetcher:
         found: dict[int, list[records.JobAllocation]] = defaultdict(list)
         if attempts:
             given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts]}
-            for row in map(
-                self.clocks(cluster).allocation,
-                self._records(records.JobAllocation, "case_allocations", given),
-            ):
-                found[row.job_id].append(row)
+            clocks = self.clocks(cluster)
+            for row in self._rows("case_allocations", given):
+                for known in self._store.readable(records.JobAllocation, [row]):
+                    found[known.job_id].append(
+                        clocks.allocation(known, row["received_at"], row["updated_at"])
+                    )
         return found
 
     def _co_residents(
@@ -384,13 +372,3 @@ class Fetcher:
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
         return self._store.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
-
-
-def _in_reach(event: records.HealthEvent, stretch: window.Window) -> bool:
-    """True if `case_events.sql` would return the event for this window."""
-    if stretch.start_at <= event.at <= stretch.end_at:
-        return True
-    lasted = event.last_at is not None and event.last_at >= stretch.start_at
-    return stretch.start_at - timedelta(hours=24) <= event.at < stretch.start_at and (
-        lasted or event.severity is records.Severity.HIGH
-    )

@@ -1,11 +1,11 @@
-"""Nodes whose clocks were off: moves the times of their events to the server's clock, by the offset that their heartbeats show."""
+"""Nodes whose clocks were off, by the offset that their heartbeats show: gives what they recorded the times of the server's clock."""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,19 +14,14 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import records
 from probing_cluster.db import store
 
-MOST = timedelta(seconds=cases.CORRECTED_S)
+MAX_CORRECTED = timedelta(seconds=cases.CORRECTED_S)
 """Greatest offset that is corrected. A clock further off was never set: nothing on its node can be dated."""
 _BEAT = timedelta(seconds=15)
 """A clock may be set this long before a heartbeat shows it."""
-_REACH = timedelta(days=7)
-"""A verdict may mention events on its nodes from so long before its window."""
 _ALIKE_S = 60.0
-"""Offsets within about this are the same: the server's clock is off if most nodes have it."""
-_BY_SERVICE = frozenset({"agent_silent", "node_down"})
-"""Kinds of events that carry the time of a node's last heartbeat and are stored later."""
-_OWN_CLOCK = frozenset({"import"})
-"""Sources whose events the node's agent did not date: a file may be from any time."""
+"""Offsets within about this are the same: the server's clock is off if most nodes have it at one time."""
 _SQL = Path(__file__).parent / "sql"
+_CLUSTERS = "SELECT DISTINCT c.cluster FROM probing.node_clock c ORDER BY c.cluster"
 
 
 class ClockSpan(NamedTuple):
@@ -37,14 +32,23 @@ class ClockSpan(NamedTuple):
     to_at: datetime
     offset: timedelta
     """How far the node's clock was ahead; negative = behind."""
-
-    def covers(self, at: datetime) -> bool:
-        """True if the clock was off so at an instant of the server's clock."""
-        return self.from_at - _BEAT <= at <= self.to_at + _BEAT
+    is_current: bool = False
+    """True if the node's latest heartbeat shows this offset."""
+    is_settled: bool = True
+    """False while agents may not have sent a heartbeat since it began: the server's clock may be off."""
 
     def meets(self, since: datetime, until: datetime) -> bool:
-        """True if the clock was off so at some instant between the two."""
+        """True if the clock was off so at some instant between the two, by the server's clock."""
         return self.from_at - _BEAT <= until and self.to_at + _BEAT >= since
+
+    def is_of(self, at: datetime, stored_at: datetime) -> bool:
+        """True if a record that the server stored at `stored_at` has the time `at` from this clock.
+
+        Around the span's bounds the clock may have been right: there the reading that is nearer to `stored_at` counts.
+        """
+        if self.from_at <= stored_at <= self.to_at:
+            return True
+        return self.meets(stored_at, stored_at) and abs(at - self.offset - stored_at) < abs(at - stored_at)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,113 +56,123 @@ class NodeClocks:
     """The clocks of one cluster's nodes that were ever off; every other node's is right."""
 
     spans: Mapping[str, Sequence[ClockSpan]] = dataclasses.field(default_factory=dict)
-    receipts: Callable[[Sequence[uuid.UUID]], Mapping[uuid.UUID, datetime]] = lambda _: {}
-    """Event ids to the time at which the server stored each event; an unknown one is missing."""
-
-    def touch(self, node: str, since: datetime, until: datetime) -> bool:
-        """True if the times of a node's events that a verdict with this window may mention are to be corrected."""
-        return any(
-            s.from_at - abs(s.offset) - _BEAT <= until and s.to_at + abs(s.offset) + _BEAT >= since - _REACH
-            for s in self.spans.get(node, ())
-        )
-
-    def touches(self, nodes: Iterable[str], since: datetime, until: datetime) -> bool:
-        """`touch` for any of these nodes."""
-        return bool(self.spans) and any(self.touch(node, since, until) for node in nodes)
-
-    def widened(self, node: str, since: datetime, until: datetime) -> tuple[datetime, datetime]:
-        """Bounds by the node's own clock that hold all its events from `since` to `until` of the server's clock."""
-        offsets = [s.offset for s in self.spans.get(node, ()) if abs(s.offset) <= MOST]
-        return since + min([timedelta(), *offsets]), until + max([timedelta(), *offsets])
-
-    def reach(self, nodes: Iterable[str]) -> tuple[timedelta, timedelta]:
-        """How far back and how far ahead of the server's clock events of these nodes may be dated; neither is negative."""
-        offsets = [s.offset for n in nodes for s in self.spans.get(n, ()) if abs(s.offset) <= MOST]
-        return -min([timedelta(), *offsets]), max([timedelta(), *offsets])
 
     def offsets_s(self, nodes: Iterable[str], since: datetime, until: datetime) -> dict[str, float]:
         """Node to the seconds by which its clock was ahead between the two instants; nodes with a right clock are missing."""
         found = {n: s for n in nodes for s in self.spans.get(n, ()) if s.meets(since, until)}
         return {n: s.offset.total_seconds() for n, s in found.items()}
 
-    def events(self, found: Sequence[records.HealthEvent]) -> list[records.HealthEvent]:
-        """The events, with the times of the server's clock."""
-        mine = [e for e in found if e.node in self.spans and e.source not in _OWN_CLOCK]
-        if not mine:
-            return list(found)
-        stored = self.receipts([e.event_id for e in mine])
-        moved = {e.event_id: self._moved(e, stored.get(e.event_id)) for e in mine}
-        return [moved.get(e.event_id, e) for e in found]
+    def allocation(
+        self, row: records.JobAllocation, received_at: datetime | None, updated_at: datetime | None
+    ) -> records.JobAllocation:
+        """A Prolog's record with the times of the server's clock, which stored its first report and its latest at these instants.
 
-    def _moved(self, event: records.HealthEvent, stored_at: datetime | None) -> records.HealthEvent:
-        by_own_time = stored_at is None or event.kind in _BY_SERVICE
-        offset = self._offset(event.node, event.at if by_own_time else None, stored_at)
-        if not offset:
-            return event
+        An instant of None is not known; then the record keeps the node's time.
+        """
+        released_at = row.released_at
+        if released_at is not None:
+            released_at -= self._offset(row.node, released_at, updated_at)
         return dataclasses.replace(
-            event,
-            at=event.at - offset,
-            observed_at=event.observed_at if event.kind in _BY_SERVICE else event.observed_at - offset,
-            last_at=None if event.last_at is None else event.last_at - offset,
-            detail=_detail(event, offset),
+            row, at=row.at - self._offset(row.node, row.at, received_at), released_at=released_at
         )
 
-    def allocation(self, row: records.JobAllocation) -> records.JobAllocation:
-        """A Prolog's record, with the times of the server's clock."""
-        begun, ended = (
-            self._offset(row.node, at) if at is not None else timedelta() for at in (row.at, row.released_at)
-        )
-        released_at = None if row.released_at is None else row.released_at - ended
-        return dataclasses.replace(row, at=row.at - begun, released_at=released_at)
+    def heartbeat(self, beat: records.AgentHeartbeat) -> records.AgentHeartbeat:
+        """A node's latest heartbeat and the beginnings of its faults, with the times of the server's clock."""
+        offsets = [
+            s.offset for s in self.spans.get(beat.node, ()) if s.is_current and abs(s.offset) <= MAX_CORRECTED
+        ]
+        if not offsets:
+            return beat
+        faults = {name: _moved(fault, offsets[-1]) for name, fault in beat.faults.items()}
+        return dataclasses.replace(beat, at=beat.at - offsets[-1], faults=faults)
 
-    def gone_at(self, node: str, at: datetime | None) -> datetime | None:
-        """An instant of the node's clock by the server's; None stays None."""
-        return None if at is None else at - self._offset(node, at)
-
-    def _offset(self, node: str, at: datetime | None, stored_at: datetime | None = None) -> timedelta:
-        """The offset at `at`, by the node's clock, else at `stored_at`, by the server's; zero if the clock was right or never set."""
+    def _offset(self, node: str, at: datetime, stored_at: datetime | None) -> timedelta:
+        """How far ahead the clock was that dated a record; zero if it was right or never set, or if this is not known."""
         for span in reversed(self.spans.get(node, ())):
-            there = stored_at if at is None else at - span.offset
-            if abs(span.offset) <= MOST and there is not None and span.covers(there):
+            if abs(span.offset) <= MAX_CORRECTED and stored_at is not None and span.is_of(at, stored_at):
                 return span.offset
         return timedelta()
 
 
-def _detail(event: records.HealthEvent, offset: timedelta) -> Mapping[str, Any]:
-    """The event's detail; the issue times of a dump's outstanding collectives are moved, too."""
-    waiting = event.detail.get("outstanding")
-    if event.source != "dump" or not isinstance(waiting, list):
-        return event.detail
-    by_ns = round(offset.total_seconds() * 1e9)
-    moved = [
-        {**entry, "created_ns": entry["created_ns"] - by_ns}
-        if isinstance(entry, dict) and isinstance(entry.get("created_ns"), int)
-        else entry
-        for entry in waiting
-    ]
-    return {**event.detail, "outstanding": moved}
+def _moved(fault: Mapping[str, Any], offset: timedelta) -> dict[str, Any]:
+    """A fault of a heartbeat, whose instants are text."""
+    found = dict(fault)
+    for name in ("since", "confirmed_at"):
+        try:
+            found[name] = (datetime.fromisoformat(found[name]) - offset).isoformat()
+        except (KeyError, TypeError, ValueError):
+            continue  # the agent does not say
+    return found
 
 
 def read(source: store.Store, cluster: str) -> NodeClocks:
     """The clocks of a cluster's nodes.
 
-    If most agents show the same offset, the database's clock is off, not theirs: then theirs count as right.
+    If most agents show the same offset at one time, the database's clock was off then, not theirs: theirs count as right.
     """
     rows = source.rows((_SQL / "node_clocks.sql").read_text("utf-8"), {"cluster": cluster})
-    by_offset: dict[int, set[str]] = defaultdict(set)
-    for row in rows:
-        by_offset[round(row["offset_s"] / _ALIKE_S)].add(row["node"])
     spans: dict[str, list[ClockSpan]] = defaultdict(list)
+    for row, n_alike in zip(rows, _n_alike(rows), strict=True):
+        if n_alike <= max(1, row["n_agents"] / 2):
+            offset = timedelta(seconds=min(row["offset_s"], 10 * cases.CORRECTED_S))
+            span = ClockSpan(row["from_at"], row["to_at"], offset, row["is_current"], row["is_settled"])
+            spans[row["node"]].append(span)
+    return NodeClocks(spans)
+
+
+def _n_alike(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """For each span: the number of nodes whose clocks were off by about as much when it had just begun, its own included."""
+    by_offset: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        number = round(row["offset_s"] / _ALIKE_S)
-        alike = set().union(*(by_offset.get(number + i, ()) for i in (-1, 0, 1)))
-        if len(alike) <= max(1, row["n_agents"] / 2):
-            offset = timedelta(seconds=min(row["offset_s"], 10 * MOST.total_seconds()))
-            spans[row["node"]].append(ClockSpan(row["from_at"], row["to_at"], offset))
-    return NodeClocks(spans, lambda ids: _receipts(source, ids))
+        by_offset[_rounded(row)].append(row)
+    counted = {
+        number: _counts([row for near in (-1, 0, 1) for row in by_offset.get(number + near, ())])
+        for number in by_offset
+    }
+    found = []
+    for row in rows:
+        times, counts = counted[_rounded(row)]
+        # By then every other agent has sent a heartbeat, too.
+        at = min(row["to_at"], row["from_at"] + 2 * _BEAT)
+        found.append(counts[bisect.bisect_right(times, at) - 1])
+    return found
 
 
-def _receipts(source: store.Store, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
-    given: Mapping[str, Any] = {"ids": [str(i) for i in ids]}
-    found = source.rows((_SQL / "event_receipts.sql").read_text("utf-8"), given)
-    return {row["event_id"]: row["received_at"] for row in found}
+def _rounded(row: Mapping[str, Any]) -> int:
+    minutes: int = round(row["offset_s"] / _ALIKE_S)
+    return minutes
+
+
+def _counts(rows: Iterable[Mapping[str, Any]]) -> tuple[list[datetime], list[int]]:
+    """Instants, in order, and the number of nodes with a span that lasts from each of them to the next."""
+    marks = sorted(
+        mark
+        for row in rows
+        for mark in ((row["from_at"] - _BEAT, 1, row["node"]), (row["to_at"] + _BEAT, -1, row["node"]))
+    )
+    off: Counter[str] = Counter()
+    counts = []
+    n_nodes = 0
+    for _, step, node in marks:
+        n_nodes -= off[node] > 0
+        off[node] += step
+        n_nodes += off[node] > 0
+        counts.append(n_nodes)
+    return [at for at, *_ in marks], counts
+
+
+def correct(source: store.Store) -> int:
+    """Gives the events of nodes whose clocks were off the times of the server's clock; the number of events. Repeating it does no harm.
+
+    Called before each pass and by the service every few seconds: every reader then finds one clock.
+    """
+    n_events = 0
+    for cluster in [row["cluster"] for row in source.rows(_CLUSTERS, {})]:
+        spans = [
+            (node, span.from_at, span.to_at, span.offset.total_seconds())
+            for node, some in read(source, cluster).spans.items()
+            for span in some
+            if span.is_settled and abs(span.offset) <= MAX_CORRECTED
+        ]
+        n_events += source.correct_times(cluster, spans) if spans else 0
+    return n_events

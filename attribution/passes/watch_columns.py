@@ -43,7 +43,7 @@ def unwatched(
 def clock_was_off(
     names: Sequence[str], clocks: node_clocks.NodeClocks, node: Ints, since: Ints, until: Ints
 ) -> Flags:
-    """For each pair: True if the times of the node's events that the attempt's verdict may mention are to be corrected.
+    """For each pair: True if the node's clock was off at some instant of the attempt's window: its verdict states so.
 
     `since`, `until`: the window of the pair's attempt, microseconds.
     """
@@ -51,5 +51,5 @@ def clock_was_off(
     off = np.isin(node, [i for i, name in enumerate(names) if name in clocks.spans])
     for place in np.flatnonzero(off):
         window = clock.from_us(int(since[place])), clock.from_us(int(until[place]))
-        flags[place] = clocks.touch(names[node[place]], *window)
+        flags[place] = bool(clocks.offsets_s([names[node[place]]], *window))
     return flags

@@ -71,12 +71,10 @@ def _of_clocks(offset_s: float, nodes: list[str]) -> str:
     where = hostlist.compress(sorted(nodes))
     if abs(offset_s) > cases.CORRECTED_S:
         return f"The clock of {where} was more than a day off: nothing there can be dated."
-    # Whoever compares lines adds or subtracts: a number of seconds is handier than 6 min.
+    # Whoever compares with the node's own log adds or subtracts: a number of seconds is handier than 6 min.
     length = f"{abs(offset_s):.0f} s" if abs(offset_s) < _IN_SECONDS_S else phrases.duration(abs(offset_s))
     off = f"{length} {'ahead' if offset_s > 0 else 'behind'}"
-    return (
-        f"The clock of {where} was {off}: its lines have that clock's times, and the verdict corrects them."
-    )
+    return f"The clock of {where} was {off}: the times of its events are corrected by that."
 
 
 def _by(winner: claims.Claim) -> str:

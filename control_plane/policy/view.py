@@ -155,7 +155,7 @@ class View:
         default=0.0,
     )
     heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc(
-        "latest beat by node", default_factory=dict
+        "latest beat by node, with the times of the server's clock", default_factory=dict
     )
     silent_s: Mapping[str, float] = records.doc(
         "seconds since each node's agent was heard, by the database's clock", default_factory=dict

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import confirm, shared_part, victims, view
@@ -42,6 +43,7 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     if not everywhere and not events and not refusals:
         return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
+    clocks = node_clocks.read(store, cluster)
     beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=cluster)
     open_drains = store.drains(open_only=True, cluster=cluster)
     drains = {d.drain_id: d for d in (*open_drains, *store.drains(since=window, cluster=cluster))}
@@ -50,7 +52,7 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         outage_s=outage_s,
         events=tuple(events),
         refusals=refusals,
-        heartbeats={b.node: b for b in beats if b.cluster == cluster},
+        heartbeats={b.node: clocks.heartbeat(b) for b in beats if b.cluster == cluster},
         silent_s=store.heartbeat_ages_s(cluster=cluster),
         drains=tuple(drains.values()),
         under_test=store.nodes_under_test(cluster),

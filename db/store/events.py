@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -36,10 +37,21 @@ CROSS JOIN LATERAL (
 ) e
 ORDER BY e.at, e.event_id
 """
+_CORRECT = sa.text((Path(__file__).parent / "correct_times.sql").read_text(encoding="utf-8"))
+_CORRECTED = "SELECT CAST(value #>> '{}' AS timestamptz) AS at FROM probing.state WHERE key = :key"
+_LOCK = """
+INSERT INTO probing.state (key, value) VALUES (:key, to_jsonb(now()))
+ON CONFLICT (key) DO UPDATE SET updated_at = now()
+"""
+_DONE = "UPDATE probing.state SET value = to_jsonb(now()) WHERE key = :key"
+_OVERLAP = timedelta(minutes=1)
+"""A span that was extended just before the last correction may have been extended by a transaction that it could not see."""
+_BACK = timedelta(hours=1)
+"""A clock counts as behind at most so long after its first heartbeat; its events from then on are corrected."""
 
 
 class EventRows(base.StoreBase):
-    """Reads of what agents delivered; only `probing.deliver` writes it."""
+    """Reads of what agents delivered. `probing.deliver` writes it; `correct_times` corrects it."""
 
     def events(
         self,
@@ -113,6 +125,34 @@ class EventRows(base.StoreBase):
             query = sa.select(tables.health_event).where(when, base.some(_E.event_id, some))
             found += self._select(records.HealthEvent, query)
         return sorted(found, key=lambda event: (event.at, event.event_id))
+
+    def correct_times(self, cluster: str, spans: Sequence[tuple[str, datetime, datetime, float]]) -> int:
+        """Gives events of some nodes the times of the server's clock, each once; how many.
+
+        A span is a node, the time in which its heartbeats showed its clock to be off (by the server's), and the seconds by which it
+        was ahead. Spans that ended before the last call are left out.
+        """
+        key = f"corrected {cluster}"
+        before = next((row["at"] for row in self.rows(_CORRECTED, {"key": key})), None)
+        due = [span for span in spans if before is None or span[2] >= before - _OVERLAP]
+        if not due:
+            return 0
+        nodes, froms, tos, aheads = (list(column) for column in zip(*due, strict=True))
+        since = "-infinity" if before is None else before - _BACK
+        given = {
+            "cluster": cluster,
+            "nodes": nodes,
+            "froms": froms,
+            "tos": tos,
+            "aheads": aheads,
+            "since": since,
+        }
+        with engines.translated(), self.engine.begin() as connection:
+            # One at a time: of two, the second would find rows that have moved to another partition.
+            connection.execute(sa.text(_LOCK), {"key": key})
+            n_events: int = connection.execute(_CORRECT, given).scalar_one()
+            connection.execute(sa.text(_DONE), {"key": key})
+        return n_events
 
     def heartbeats(
         self,

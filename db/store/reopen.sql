@@ -5,7 +5,6 @@
 -- What stood for up to a week before a window, went on into it, or showed on the same GPU before is evidence, too: of events
 -- that came in time this concerns nobody, since what ended after them was judged after them.
 -- By time first, then node by node: all deliveries with all verdicts would grow with the square of the cluster.
--- Where a node's clock was off, its span is widened by that: attribution judges its events by their true times.
 -- Where no agent beats, a node's last line is its sign of life: a later one says that it lived all the time before.
 WITH taken AS (
     DELETE FROM probing.arrival
@@ -14,15 +13,10 @@ WITH taken AS (
                          ORDER BY arrival_id
                          FOR UPDATE SKIP LOCKED)
     RETURNING cluster, node, first_at, last_at
-), off AS MATERIALIZED (
-    SELECT c.cluster, c.node, max(greatest(c.offset_s, 0)) AS ahead_s, max(greatest(-c.offset_s, 0)) AS behind_s
-    FROM probing.node_clock c
-    WHERE c.offset_s <= 86400 AND c.is_sure
-    GROUP BY c.cluster, c.node
 ), alive AS MATERIALIZED (
-    SELECT t.cluster, t.node, t.last_at + make_interval(secs => coalesce(o.behind_s, 0)) AS last_at,
+    SELECT t.cluster, t.node, t.last_at,
            CASE WHEN EXISTS (SELECT FROM probing.agent_heartbeat b WHERE b.cluster = t.cluster AND b.node = t.node)
-                THEN t.first_at - make_interval(secs => coalesce(o.ahead_s, 0))
+                THEN t.first_at
                 ELSE coalesce((SELECT e.at
                                FROM probing.health_event e
                                WHERE e.cluster = t.cluster AND e.node = t.node AND e.at < t.first_at
@@ -31,7 +25,6 @@ WITH taken AS (
                                LIMIT 1), '-infinity')
            END AS first_at
     FROM taken t
-    LEFT JOIN off o ON o.cluster = t.cluster AND o.node = t.node
 ), near AS MATERIALIZED (
     SELECT a.cluster, a.job_id, a.submit_at, a.end_at, n.node
     FROM probing.job_attempt a

@@ -183,6 +183,8 @@ agent_heartbeat = of_record(
 job_allocation = of_record(
     records.JobAllocation,
     ("job_id", "node", "at", "cluster"),
+    at_column("received_at", "when the first report of it was stored, by the server's clock, UTC"),
+    at_column("updated_at", "when the latest report of it was stored, by the server's clock, UTC"),
     sa.Index("job_allocation_node", "node", "at"),
 )
 node_place = of_record(records.NodePlace, ("cluster", "node", "kind", "place", "since_at"))

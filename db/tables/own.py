@@ -14,7 +14,17 @@ event_key = sa.Table(
         "event_id", sa.Uuid(), primary_key=True, comment="the event's identity, unique over all partitions"
     ),
     at_column("at", "the event's own time, UTC; with the id it finds the row", nullable=False),
-    at_column("received_at", "when it was stored, UTC", nullable=False, server_default=NOW),
+    at_column(
+        "received_at",
+        "when it was stored, or its times were corrected, UTC",
+        nullable=False,
+        server_default=NOW,
+    ),
+    sa.Column(
+        "ahead_s",
+        sa.Double(),
+        comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = the server dated it",
+    ),
     sa.Index("event_key_received_brin", "received_at", postgresql_using="brin", postgresql_with=SUMMARIZED),
     comment="One row per event ever accepted: written first, so that a second delivery adds nothing.",
 )

@@ -28,6 +28,7 @@ from probing_cluster.control_plane.service.tasks.jobs import (
 )
 from probing_cluster.control_plane.service.tasks.nodes import (
     actions,
+    clocks,
     drained,
     places,
     resume,
@@ -49,7 +50,7 @@ AGO = fakes.NOW - timedelta(hours=1)
 FILLED = (
     "job_attempt", "health_event", "event_key", "agent_heartbeat", "drain", "verdict", "run_account", "arrival", "state",
     "gang_verdict", "node_request", "lemon_score", "operator_note", "job_exclusion",
-    "job_dependency", "diagnostic_result", "node_place", "slurm_drain", "job_allocation",
+    "job_dependency", "diagnostic_result", "node_place", "slurm_drain", "job_allocation", "node_clock",
 )  # fmt: skip
 
 
@@ -259,6 +260,20 @@ def _asks(service: context.Context) -> object:
     return gang_board.ask(service.store, gang)
 
 
+def with_wrong_clocks(service: context.Context, n: int) -> None:
+    """Every second node's clock is an hour ahead, and each reports a fault."""
+    dead(service, n)
+    with service.store.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO probing.node_clock (cluster, node, from_at, to_at, offset_s, n_beats)"
+                " SELECT 'c', node, now() - interval '1 hour', now() + make_interval(secs => number), 3600, 99"
+                " FROM unnest(CAST(:nodes AS text[])) WITH ORDINALITY AS n(node, number)"
+            ),
+            {"nodes": sorted(nodes(n))[::2]},
+        )
+
+
 def one_big_job(service: context.Context, n: int) -> None:
     """A running job on every node."""
     service.store.upsert_attempts([attempt(1, nodes=tuple(nodes(n)), end_at=None, state="RUNNING")])
@@ -272,6 +287,7 @@ PASSES: dict[str, tuple[Callable[[context.Context, int], None], Callable[[contex
     "actions": (dead, actions.run),
     "ask for stacks": (one_big_job, _asks),
     "attribution": (dead, attribution.run),
+    "clocks": (with_wrong_clocks, clocks.run),
     "drained": (drained_by_slurm, drained.run),
     "exclusions": (excluding, exclusions.run),
     "gangs": (stalled, gangs.run),

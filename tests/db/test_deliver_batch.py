@@ -71,7 +71,7 @@ COMPARED = (
     ("agent_heartbeat", "node, received_at, unwatched"),
     ("check_now", "node"),
     ("check_result", "node"),
-    ("job_allocation", "node"),
+    ("job_allocation", "node, received_at, updated_at"),
     ("arrival", "node, arrival_id, received_at"),
     ("intake", "role_name"),
 )

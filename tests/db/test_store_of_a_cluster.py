@@ -47,7 +47,7 @@ READS: Mapping[str, Callable[[Store], Any]] = {
 }
 """Each read of a store that is of its cluster; a number stands for how many rows went into it."""
 NAMED = {
-    "any_started", "dependencies", "lemon_counts", "lemon_day_before", "listen_anew", "nodes_under_test", "places",
+    "any_started", "correct_times", "dependencies", "lemon_counts", "lemon_day_before", "listen_anew", "nodes_under_test", "places",
     "save_places", "save_slurm_drains", "scores_answered", "slurm_drains",
 }  # fmt: skip
 """What cannot be called without its cluster."""

@@ -16,6 +16,7 @@ from probing_cluster.control_plane.service.tasks.jobs import (
 )
 from probing_cluster.control_plane.service.tasks.nodes import (
     actions,
+    clocks,
     drained,
     lemon,
     places,
@@ -33,6 +34,7 @@ REGISTER: tuple[context.Task, ...] = (
     attribution.TASK,
     accounts.TASK,
     silence.TASK,
+    clocks.TASK,
     gangs.TASK,
     hangs.TASK,
     slow.TASK,

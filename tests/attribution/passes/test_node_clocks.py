@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +12,7 @@ import pytest
 from probing_cluster.attribution.passes import attribute, fetch, node_clocks
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import records
-from probing_cluster.db import delivery
+from probing_cluster.db import bulk, delivery, partitions
 from tests.set_clock import SetClock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -26,7 +27,7 @@ class Site:
         self.end = self.now - timedelta(seconds=20)
         for node in (f"n{i}" for i in range(1, 9)):
             self.beat(node)
-        self._is_an_hour_old()
+        self.is_older(3600)
         self.beat("n2")
         for node in (f"n{i}" for i in range(1, 9)):
             self.beat(node)
@@ -42,21 +43,24 @@ class Site:
         )
         delivery.Delivery(self._url, "c", node).deliver(heartbeat=beat)
 
-    def _is_an_hour_old(self) -> None:
-        """A clock counts as behind only by three heartbeats of a minute or more."""
+    def is_older(self, by_s: float) -> None:
+        """The clocks that are off were so for longer: a clock counts as behind only by three heartbeats of a minute or more."""
         with psycopg.connect(self._url) as connection:
-            connection.execute("UPDATE probing.node_clock SET from_at = from_at - interval '1 hour'")
+            connection.execute(
+                "UPDATE probing.node_clock SET from_at = from_at - make_interval(secs => %s)", (by_s,)
+            )
 
     def deliver(
         self, *events: records.HealthEvent, allocations: Iterable[records.JobAllocation] = ()
     ) -> None:
-        """Delivers events now, as each node's agent would; their times are those of its node's clock."""
+        """Delivers events now, as each node's agent would, and its next heartbeat; their times are those of its node's clock."""
         of_node = list(allocations)
         for node in {*(e.node for e in events), *(a.node for a in of_node)}:
             delivery.Delivery(self._url, "c", node).deliver(
                 events=[e for e in events if e.node == node],
                 allocations=[a for a in of_node if a.node == node],
             )
+            self.beat(node)
 
     def judge(self) -> records.Verdict:
         (verdict,) = attribute.attribute(self.store, at=SetClock(self.now + timedelta(minutes=30))).verdicts
@@ -101,8 +105,8 @@ def test_a_lost_gpu_is_the_cause_whatever_its_node_takes_the_time_for(site, make
 @pytest.mark.parametrize(
     ("ahead_s", "words"),
     [
-        (400.0, "The clock of n2 was 400 s ahead: its lines have that clock's times, and the verdict corrects them."),
-        (-45.0, "The clock of n2 was 45 s behind: its lines have that clock's times, and the verdict corrects them."),
+        (400.0, "The clock of n2 was 400 s ahead: the times of its events are corrected by that."),
+        (-45.0, "The clock of n2 was 45 s behind: the times of its events are corrected by that."),
     ],
 )  # fmt: skip
 def test_the_verdict_states_how_far_the_clock_was_off(site, make, ahead_s, words):
@@ -249,12 +253,171 @@ def test_an_event_from_before_the_clock_was_wrong_keeps_its_time(store, postgres
         connection.execute("UPDATE probing.event_key SET received_at = received_at - interval '1 minute'")
     here.ahead = timedelta(seconds=400)
     here.beat("n2")
-    wrong = lost_gpu(make, here)
+    here.is_older(30)
+    wrong = make.xid(31, at=here.end + here.ahead)
     here.deliver(wrong)
-    clocks = node_clocks.read(store, "c")
-    moved = clocks.events([right, wrong])
-    assert moved[0] == right
-    assert (moved[1].at - (wrong.at - here.ahead)).total_seconds() == pytest.approx(0, abs=2)
+    assert node_clocks.correct(store) == 1
+    found = {e.event_id: e for e in store.events_by_id([right.event_id, wrong.event_id])}
+    assert found[right.event_id] == right
+    assert (found[wrong.event_id].at - here.end).total_seconds() == pytest.approx(0, abs=2)
+
+
+@pytest.mark.parametrize(("stored_after_s", "ahead_s", "is_moved"), [
+    (-10, 400, True), (3, 400, True), (3, 0, False), (14, 0, False), (20, 400, False), (-10, 0, True),
+])  # fmt: skip
+def test_around_the_bounds_the_nearer_reading_counts(
+    store, postgres_url, make, stored_after_s, ahead_s, is_moved
+):
+    """The clock was 400 s ahead, and was set right after the last heartbeat that showed it: of what is stored then, either may hold."""
+    here = Site(store, postgres_url, 400.0)
+    event = make.xid(31, at=here.now + timedelta(seconds=ahead_s))
+    here.deliver(event)
+    here.ahead = timedelta()
+    here.beat("n2")
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE probing.node_clock SET to_at = now() - interval '30 seconds'")
+        connection.execute(
+            "UPDATE probing.event_key SET received_at = now() - interval '30 seconds' + make_interval(secs => %s)",
+            (stored_after_s,),
+        )
+    assert node_clocks.correct(store) == is_moved
+    assert node_clocks.correct(store) == 0
+    ahead = timedelta(seconds=400 if is_moved else 0)
+    (found,) = store.events_by_id([event.event_id])
+    assert (event.at - ahead - found.at).total_seconds() == pytest.approx(0, abs=2)
+    assert (event.observed_at - ahead - found.observed_at).total_seconds() == pytest.approx(0, abs=2)
+
+
+def test_a_corrected_event_moves_to_the_month_in_which_it_happened(store, postgres_url, make):
+    """By its node's clock the next month had begun an hour before; its key keeps by how much it was moved."""
+    here = Site(store, postgres_url, 7200.0)
+    partitions.maintain(postgres_url, retention_days=400)
+    month = here.now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    stored_at, event = month - timedelta(hours=1), make.xid(31, at=month + timedelta(hours=1))
+    here.deliver(event)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("SELECT probing.make_month(%s)", [stored_at.date()])
+        connection.execute("UPDATE probing.event_key SET received_at = %s", [stored_at])
+        connection.execute("UPDATE probing.node_clock SET from_at = %s, to_at = %s", [stored_at, stored_at])
+    assert node_clocks.correct(store) == 1
+    with psycopg.connect(postgres_url) as connection:
+        ((at, key_at, node_at, partition),) = connection.execute(
+            "SELECT e.at, k.at, k.at + make_interval(secs => k.ahead_s), e.tableoid::regclass::text"
+            " FROM probing.event_key k JOIN probing.health_event e USING (event_id)"
+        ).fetchall()
+    assert at == key_at
+    assert (stored_at - at).total_seconds() == pytest.approx(0, abs=2)
+    assert node_at == event.at
+    assert partition == f"probing.health_event_{stored_at:%Y_%m}"
+
+
+def test_events_that_no_agent_dated_keep_their_times(store, postgres_url, make):
+    """What the service and its imports store about such a node has the server's time, or a file's."""
+    here = Site(store, postgres_url, 400.0)
+    known = [make.xid(31, at=here.now, source=source) for source in ("import", "slurm", "probe")]
+    bulk.load_events(store.connection_uri(), known)
+    here.beat("n2")
+    assert node_clocks.correct(store) == 0
+    assert store.events() == sorted(known, key=lambda e: (e.at, e.event_id))
+
+
+def test_the_node_of_this_name_of_another_cluster_has_its_own_clock(store, postgres_url, make):
+    """Ours is wrong, theirs is right."""
+    here = Site(store, postgres_url, 400.0)
+    theirs = make.xid(31, at=here.now, cluster="d")
+    delivery.Delivery(postgres_url, "d", "n2").deliver(events=[theirs])
+    here.beat("n2")
+    assert node_clocks.correct(store) == 0
+    assert store.events(cluster="d") == [theirs]
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 14400.0, -14400.0])
+def test_a_reboot_that_sets_the_clock_right_ends_a_fault_from_before_it(site, make, ahead_s):
+    """The GPU was lost by the wrong clock, the reboot is dated by the right one: a job afterwards was blamed on the lost GPU."""
+    here = site(ahead_s)
+    reboot_at = here.now - timedelta(minutes=30)
+    lost = make.xid(79, at=reboot_at - timedelta(minutes=30) + here.ahead)
+    here.deliver(lost)
+    node_clocks.correct(here.store)
+    here.ahead = timedelta()
+    here.deliver(make.event(kind="node_boot", at=reboot_at, node="n2", source="agent", severity="info"))
+    begin = here.now - timedelta(minutes=10)
+    failed(make, here, submit_at=begin, start_at=begin, nodes=("n2",))
+    assert here.judge().cause == "user_error"
+
+
+@pytest.mark.parametrize("ahead_s", [400.0, -400.0])
+def test_a_prolog_is_corrected_by_when_it_was_stored(site, make, ahead_s):
+    """One before the clock was set right and one after; of a record from before this release the time of storing is not known."""
+    here = site(ahead_s)
+
+    def prolog(job_id: int, **over) -> records.JobAllocation:
+        values = {"cluster": "c", "node": "n2", "job_id": job_id, "at": datetime.now(UTC) + here.ahead}
+        return records.JobAllocation(**{**values, **over})
+
+    before, both = prolog(7), prolog(8)
+    here.deliver(allocations=[before, both])
+    here.ahead = timedelta()
+    here.beat("n2")
+    right = prolog(9)
+    here.deliver(allocations=[dataclasses.replace(both, released_at=right.at), right])
+    clocks = node_clocks.read(here.store, "c")
+    rows = here.store.rows("SELECT * FROM probing.job_allocation ORDER BY job_id", {})
+    found = [
+        clocks.allocation(a, row["received_at"], row["updated_at"])
+        for a, row in zip(sorted(here.store.allocations(), key=lambda a: a.job_id), rows, strict=True)
+    ]
+    assert [abs((a.at - right.at).total_seconds()) < 5 for a in found] == [True] * 3
+    assert found[1].released_at == right.at
+    assert found[2] == right
+    assert clocks.allocation(before, None, None) == before
+
+
+def test_one_nodes_old_offset_widens_no_read(store, postgres_url, make):
+    """22 hours ahead for a minute, long ago: every read of incidents read 44 hours more of the whole cluster."""
+    here = Site(store, postgres_url, 79200.0)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "UPDATE probing.node_clock SET from_at = from_at - interval '300 days', to_at = to_at - interval '300 days'"
+        )
+    at = here.now - timedelta(days=2)
+    link = {"kind": "ib_link", "code": "down", "source": "kernel", "device": "mlx5_0"}
+    bulk.load_events(
+        store.connection_uri(), [make.event(at=at + timedelta(hours=h), node="n3", **link) for h in range(20)]
+    )
+    found: list[object] = []
+
+    class Counting(fetch.Fetcher):
+        def _rows(self, name, given):
+            found.extend(rows := super()._rows(name, given))
+            return rows
+
+    spans = [(at - timedelta(minutes=1), at + timedelta(minutes=1))]
+    assert len(Counting(store, cases.WindowPolicy()).incident_events("c", spans)) == len(found) == 1
+
+
+def test_offsets_of_different_days_are_those_of_the_nodes(store, postgres_url):
+    """Five of eight nodes were an hour ahead for some minutes, each on a day of its own: with the fifth none was corrected any more."""
+    Site(store, postgres_url, 0.0)
+    with psycopg.connect(postgres_url) as connection:
+        for i in range(1, 6):
+            connection.execute(
+                "INSERT INTO probing.node_clock (cluster, node, from_at, to_at, offset_s, n_beats)"
+                " SELECT 'c', %s, at, at + interval '5 minutes', 3600, 30 FROM (VALUES (now() - make_interval(days => %s))) AS x(at)",
+                (f"n{i}", i),
+            )
+    assert sorted(node_clocks.read(store, "c").spans) == ["n1", "n2", "n3", "n4", "n5"]
+
+
+def test_a_clock_counts_once_every_agent_has_sent_a_heartbeat_since(store, postgres_url, make):
+    """Just after the database's clock was set back, the first agent that is heard seems to be the only one that is ahead."""
+    here = Site(store, postgres_url, 0.0)
+    here.ahead = timedelta(seconds=400)
+    here.beat("n2")
+    here.deliver(make.xid(31, at=here.now + here.ahead))
+    assert node_clocks.correct(store) == 0
+    here.is_older(15)
+    assert node_clocks.correct(store) == 1
 
 
 def test_a_late_event_of_such_a_node_reopens_the_verdict(site, make):
@@ -391,6 +554,25 @@ def test_an_agent_that_was_away_leaves_a_gap_by_the_servers_clock(site, postgres
     gap = spans[-1]
     assert (here.now - gap.lower).total_seconds() == pytest.approx(200, abs=6)
     assert (here.now - gap.upper).total_seconds() == pytest.approx(20, abs=6)
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])
+def test_a_silence_in_which_the_clock_was_set_right_is_noted(site, postgres_url, ahead_s):
+    """What ended in it is judged again. By the node's times a clock that was set back had left no silence."""
+    here = site(ahead_s)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET at = at - interval '200 s', received_at = received_at - interval '200 s'"
+        )
+        connection.execute("DELETE FROM probing.arrival")
+    here.ahead = timedelta()
+    here.beat("n2", started=timedelta(seconds=20))
+    with psycopg.connect(postgres_url) as connection:
+        ((first_at, last_at),) = connection.execute(
+            "SELECT first_at, last_at FROM probing.arrival"
+        ).fetchall()
+    assert first_at <= here.now - timedelta(seconds=190)
+    assert last_at >= here.now - timedelta(seconds=20)
 
 
 def test_a_clock_that_jumps_fills_no_table(site, postgres_url):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.attribution.reliability import accounts, run_account
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk, delivery
@@ -238,3 +239,42 @@ def test_a_verdict_that_says_since_when_it_hung_changes_the_account_made_before(
         datetime(2100, 1, 1, tzinfo=UTC)
     )  # the database notes by its own clock when a verdict was replaced
     assert account(store, later).productive_s == before.productive_s
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 2400.0, -2400.0])
+def test_the_probe_of_a_node_with_a_wrong_clock_is_read_by_the_servers(store, make, postgres_url, ahead_s):
+    """Forty minutes ahead: checkpoints came after the end, nothing seemed lost, and the account said "measured". One made before is renewed."""
+    now = datetime.now(UTC)
+    start, end, ahead = now - timedelta(hours=12), now - timedelta(seconds=5), timedelta(seconds=ahead_s)
+    store.upsert_attempts([make.attempt(submit_at=start, start_at=start, end_at=end, nodes=("n1",))])
+    node = delivery.Delivery(postgres_url, "c", "n1")
+
+    def beat() -> None:
+        at = datetime.now(UTC) + ahead
+        node.deliver(heartbeat=records.AgentHeartbeat(cluster="c", node="n1", at=at, boot_id="b"))
+
+    def event(kind: str, at: datetime, **detail: object) -> records.HealthEvent:
+        return make.event(
+            kind=kind, at=at + ahead, source="probe", job_id=4242, node="n1", severity=records.Severity.INFO,
+            detail={"process": "1", **detail},
+        )  # fmt: skip
+
+    for other in ("n2", "n3"):
+        delivery.Delivery(postgres_url, "c", other).deliver(
+            heartbeat=records.AgentHeartbeat(cluster="c", node=other, at=now, boot_id="b")
+        )
+    beat()
+    with store.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE probing.node_clock SET from_at = from_at - interval '1 hour', n_beats = 99")
+        )
+    saved = [event("checkpoint", now - timedelta(minutes=30 + 60 * h), duration_s=30.0) for h in range(11)]
+    node.deliver(events=[event("first_step", start + timedelta(minutes=10)), *saved])
+    beat()
+    account(store, SetClock(datetime.now(UTC)))
+    assert node_clocks.correct(store) == (len(saved) + 1 if ahead_s else 0)
+    assert accounts.update(store, ASSUMED, since=LONG_AGO) == bool(ahead_s)
+    (made,) = store.run_accounts()
+    assert made.measured
+    assert made.restart_s == pytest.approx(600, abs=5)
+    assert made.lost_to_replay_s == pytest.approx(1770, abs=10)

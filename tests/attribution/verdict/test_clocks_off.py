@@ -19,7 +19,7 @@ def test_a_proven_cause_is_at_most_likely(make):
     off = make.judge(*evidence, clock_offsets_s={"n2": 400.0})
     assert (off.cause, off.confidence) == ("gpu_lost", C.LIKELY)
     assert off.summary.endswith(
-        "The clock of n2 was 400 s ahead: its lines have that clock's times, and the verdict corrects them."
+        "The clock of n2 was 400 s ahead: the times of its events are corrected by that."
     )
     assert off.next_step.endswith(
         "Set the clock of n2: `chronyc tracking` there shows why it is off, `chronyc makestep` sets it."
@@ -43,5 +43,5 @@ def test_the_worst_clocks_come_first():
     found = wording.with_clocks("It ended.", {"n1": 7.0, "n2": -400.0, "n3": -400.0, "n4": 1e9})
     assert found == (
         "It ended. The clock of n4 was more than a day off: nothing there can be dated."
-        " The clock of n[2-3] was 400 s behind: its lines have that clock's times, and the verdict corrects them."
+        " The clock of n[2-3] was 400 s behind: the times of its events are corrected by that."
     )

@@ -1,5 +1,5 @@
 -- Jobs that have left a node with a fresh hard fault and wait for accounting, or for a verdict.
--- Inputs   :cluster; :fresh  oldest hard fault that counts; :released  oldest Epilog that counts;
+-- Inputs   :cluster; :fresh  oldest hard fault that counts; :released  the oldest report of an Epilog that counts;
 --          :settled  what ended by then can be judged.
 -- Output   job_id; unaccounted  accounting has no end of that start yet; unjudged  it has an end and no verdict;
 --          settled  that end can be judged.
@@ -7,9 +7,10 @@ WITH broken AS (
     SELECT DISTINCT e.node FROM probing.health_event e
     WHERE e.severity = 'high' AND e.at >= :fresh AND e.cluster = :cluster
 ), gone AS (
-    SELECT DISTINCT l.job_id, l.at FROM broken b
+    -- By the server's clock: the node's may be off.
+    SELECT DISTINCT l.job_id, least(l.at, l.received_at) AS at FROM broken b
     JOIN probing.job_allocation l ON l.node = b.node AND l.cluster = :cluster
-    WHERE l.released_at >= :released
+    WHERE l.released_at IS NOT NULL AND l.updated_at >= :released
 ), states AS (
     SELECT g.job_id,
            bool_and(a.end_at IS NULL) AS unaccounted,

@@ -32,7 +32,8 @@ ENDS_EVERY_S = 3.0
 _JUST = timedelta(minutes=2)
 _RELEASED = """
 select distinct job_id from probing.job_allocation
-where cluster = :cluster and job_id = any(:jobs) and released_at >= :since order by job_id
+where cluster = :cluster and job_id = any(:jobs) and released_at is not null and updated_at >= :since
+order by job_id
 """
 
 

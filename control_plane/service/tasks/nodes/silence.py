@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 
+from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.control_plane import context
 from probing_cluster.core import errors, records
 from probing_cluster.probe_agent.spool import delivery_loop
@@ -39,6 +40,7 @@ def run(service: context.Context) -> str:
     silences = _silences_s(service)
     ages = store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in store.heartbeats(cluster=service.cluster)}
+    clocks = node_clocks.read(store, service.config.cluster.name)
     silent = {n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > MISSED_BEATS * b.beat_s}
     # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
     fresh = sorted(silent - service.silent)
@@ -47,10 +49,10 @@ def run(service: context.Context) -> str:
         _listen_anew(service)
         service.listening = dataclasses.replace(service.listening, doubted_s=now_s)
         return ""
-    _save(service, [_event(service, beats[node], ages[node]) for node in fresh])
+    _save(service, [_event(service, beats[node], ages[node], clocks) for node in fresh])
     service.silent, service.down = silent, service.down & silent
     unreached = _unreached(service, {n: beats[n] for n in silent if _is_due(ages[n])})
-    _save(service, [_down(service, beats[node], ages[node]) for node in unreached])
+    _save(service, [_down(service, beats[node], ages[node], clocks) for node in unreached])
     service.down |= set(unreached)
     words = (("silent", fresh), ("out of Slurm's reach", unreached))
     return "; ".join(f"{what}: {', '.join(nodes)}" for what, nodes in words if nodes)
@@ -78,10 +80,12 @@ def _unreached(service: context.Context, beats: Mapping[str, records.AgentHeartb
     return sorted(n.name for n in service.slurm.nodes() if n.name in candidates and GONE in n.states)
 
 
-def _down(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
+def _down(
+    service: context.Context, beat: records.AgentHeartbeat, age_s: float, clocks: node_clocks.NodeClocks
+) -> records.HealthEvent:
     """A node that is gone, not only its agent: the jobs it had when it was last heard have lost it."""
     return dataclasses.replace(
-        _event(service, beat, age_s),
+        _event(service, beat, age_s, clocks),
         event_id=records.make_event_id(
             beat.cluster, beat.node, "agent", f"{beat.boot_id}:down:{beat.at.timestamp():.6f}"
         ),
@@ -132,14 +136,16 @@ def _listen_anew(service: context.Context) -> None:
     service.store.listen_anew(service.config.cluster.name, delivery_loop.BACKOFF_MOST_S)
 
 
-def _event(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
+def _event(
+    service: context.Context, beat: records.AgentHeartbeat, age_s: float, clocks: node_clocks.NodeClocks
+) -> records.HealthEvent:
     now = service.clock.now()
     position = f"{beat.boot_id}:silent:{beat.at.timestamp():.6f}"
     return records.HealthEvent(
         event_id=records.make_event_id(beat.cluster, beat.node, "agent", position),
         cluster=beat.cluster,
         node=beat.node,
-        at=beat.at,
+        at=clocks.heartbeat(beat).at,
         observed_at=now,
         kind="agent_silent",
         severity=records.Severity.INFO,
