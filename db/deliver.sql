@@ -490,9 +490,10 @@ AS $heartbeat$
     ), late AS (
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
         SELECT given.cluster, given.node,
-               -- A heartbeat that waited was made before it came. A later one is of a clock ahead, an older one of a clock never set.
-               CASE WHEN known.at BETWEEN known.received_at - interval '1 day' AND known.received_at THEN known.at ELSE known.received_at END,
-               now(), 0
+               -- A heartbeat that waited was made before it came; one from after it came is of a clock ahead. Of clocks that were
+               -- never set, as they are before and after, only the nodes' own times are compared.
+               least(known.at, known.received_at),
+               CASE WHEN greatest(known.at - known.received_at, given.at - now()) < interval '-1 day' THEN given.at ELSE now() END, 0
         FROM given JOIN probing.agent_heartbeat known ON known.cluster = given.cluster AND known.node = given.node
         WHERE given.at > known.at + interval '1 minute' OR now() > known.received_at + interval '1 minute'
     ), off AS (

@@ -11,6 +11,10 @@ WITH span AS MATERIALIZED (
            greatest(s.from_at - interval '15 seconds', CAST(:since AS timestamptz)) AS since_at, s.to_at + interval '15 seconds' AS until_at
     FROM unnest(CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[]), CAST(:aheads AS double precision[]))
              AS s(node, from_at, to_at, ahead_s)
+), recent AS MATERIALIZED (
+    SELECT k.event_id, k.at, k.received_at
+    FROM probing.event_key k
+    WHERE k.received_at BETWEEN (SELECT min(since_at) FROM span) AND (SELECT max(until_at) FROM span) AND k.ahead_s IS NULL
 ), wrong AS MATERIALIZED (
     SELECT DISTINCT ON (e.event_id) e.event_id, s.node, e.at, s.ahead, s.ahead_s
     FROM span s
@@ -21,10 +25,9 @@ WITH span AS MATERIALIZED (
           AND h.at >= s.since_at + s.ahead - interval '1 day' AND h.at <= s.until_at + s.ahead + interval '1 minute'
         OFFSET 0
     ) e
-    JOIN probing.event_key k ON k.event_id = e.event_id AND k.at = e.at
+    JOIN recent k ON k.event_id = e.event_id AND k.at = e.at
     CROSS JOIN LATERAL (SELECT k.received_at BETWEEN s.from_at AND s.to_at AS is_within) w
-    WHERE k.ahead_s IS NULL
-      AND k.received_at BETWEEN s.since_at AND s.until_at
+    WHERE k.received_at BETWEEN s.since_at AND s.until_at
       AND (w.is_within OR abs(extract(epoch FROM e.at - s.ahead - k.received_at)) < abs(extract(epoch FROM e.at - k.received_at)))
     ORDER BY e.event_id, w.is_within DESC
 ), keyed AS (
