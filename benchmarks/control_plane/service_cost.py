@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import shutil
@@ -36,7 +37,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.owners import answers, handover
 from probing_cluster.control_plane.policy import actions as policy_actions
-from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.policy import policy, view
+from probing_cluster.control_plane.service import picture
 from probing_cluster.control_plane.service.tasks.jobs import (
     accounting,
     accounts,
@@ -128,7 +130,7 @@ class ServiceTask:
     name: str
     per_day: float
     run: Callable[[context.Context, int], object]
-    before: Callable[[context.Context, int], None] = lambda _service, _n: None
+    before: Callable[[context.Context, int], object] = lambda _service, _n: None
 
 
 def _unjudged(service: context.Context, _n: int) -> None:
@@ -227,6 +229,53 @@ def _incidents(service: context.Context, n: int) -> object:
     return [chains.place([e.event_id]) for e in lost]
 
 
+@functools.cache
+def _storm(n: int) -> view.View:
+    """Five links of every node went down a minute ago, and each node has four decisions of the last week."""
+    now = datetime.now(UTC)
+    at = now - timedelta(seconds=60)
+    events = [
+        dataclasses.replace(
+            _of_ranks(now, f"n{i}", "ib_link", {}), at=at, observed_at=at, code="down", device=f"mlx5_{link}",
+            severity=records.Severity.LOW, source="sysfs", job_id=None,
+        )
+        for i in range(n)
+        for link in range(5)
+    ]  # fmt: skip
+    faults: dict[str, dict[str, object]] = {}
+    for event in events:
+        fault = {"severity": "low", "code": "down", "event_id": str(event.event_id), "since": clock.iso_z(at)}
+        faults.setdefault(event.node, {})[f"ib_link:{event.device}"] = fault
+    drains = [
+        records.Drain(
+            drain_id=uuid.uuid4(), cluster=CLUSTER, node=f"n{i}", at=now - timedelta(days=1), action="drain",
+            reason="probing: ib_link", owner="probing", state="resumed", ended_at=now - timedelta(hours=20),
+        )
+        for i in range(n)
+        for _ in range(4)
+    ]  # fmt: skip
+    return view.View(
+        now=now,
+        events=tuple(events),
+        heartbeats={
+            node: records.AgentHeartbeat(cluster=CLUSTER, node=node, at=now, faults=f)
+            for node, f in faults.items()
+        },
+        silent_s=dict.fromkeys(faults, 1.0),
+        drains=tuple(drains),
+        nodes={
+            node: view.Node(name=node, states=frozenset({"IDLE"}), partitions=("gpu",)) for node in faults
+        },
+    )
+
+
+def _decided(service: context.Context, n: int) -> object:
+    # A picture of its own, as each pass has: what it derives from its rows it derives anew.
+    storm, config = dataclasses.replace(_storm(n)), service.config.policy
+    assert picture.asks_for_more(storm, config, again=False)
+    return policy.decide(storm, config)
+
+
 def _night(service: context.Context, _n: int) -> object:
     return nightly.score(service.store, service.config, nightly.day_of(service.clock.now()) - nightly.DAY)
 
@@ -297,6 +346,12 @@ TASKS = (
         before=_owed,
     ),
     ServiceTask(name="incidents: a quarter of the nodes, and where", per_day=1.0, run=_incidents),
+    ServiceTask(
+        name="decisions: a storm of 5 faults a node",
+        per_day=86400.0,
+        run=_decided,
+        before=lambda _, n: _storm(n),
+    ),
     ServiceTask(name="lemon night", per_day=1.0, run=_night),
     ServiceTask(name="page: every fleet figure of the week", per_day=24.0, run=_page),
 )

@@ -90,12 +90,12 @@ def _lived_with(event: records.HealthEvent, fault: Mapping[str, Any], fleet_view
     # The kernel's word on a hard fault stands until a reboot: said once more, it has struck again.
     strikes = event.severity is records.Severity.HIGH and str(event.event_id) in in_fault
     return any(
-        (d.node, d.action, d.state) == (event.node, "drain", "resumed")
+        (d.action, d.state) == ("drain", "resumed")
         and d.ended_at is not None
         and bool({str(i) for i in d.event_ids} & {str(event.event_id), *in_fault})
         and _began(fault) <= d.ended_at
         and not (strikes and event.event_id not in d.event_ids and event.at > d.ended_at - _NOTICED)
-        for d in fleet_view.drains
+        for d in fleet_view.drains_of(event.node)
     )
 
 

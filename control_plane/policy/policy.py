@@ -101,24 +101,24 @@ def _about(
     )
     node = fleet_view.nodes.get(name)
     if node is None:
-        yield held(base, "skipped", "Slurm knows no such node")
+        yield left_undone(base, "skipped", "Slurm knows no such node")
         return
     if "UNKNOWN" in node.states and node.states <= _NOT_REGISTERED:
         return  # slurmctld has just begun, and has not heard of the node yet: the next pass knows more
     spared = [shared_part.why_spared(e, fleet_view) for e in events]
     if all(spared) and not node.ours:
-        yield held(base, "skipped", spared[0])
+        yield left_undone(base, "skipped", spared[0])
         return
     if name in fleet_view.under_test:
-        yield held(base, "skipped", view.UNDER_TEST)
+        yield left_undone(base, "skipped", view.UNDER_TEST)
         return
     if node.hands_off:
-        yield held(base, "skipped", node.hands_off)
+        yield left_undone(base, "skipped", node.hands_off)
         return
     if not node.ours:
         denied = ledger.refuses(name)
         if denied:
-            yield held(base, "denied", denied)
+            yield left_undone(base, "denied", denied)
             return
         ledger.take(name)
         yield base
@@ -140,7 +140,7 @@ def _requeues(
         if guilty:
             yield dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
         elif events:
-            yield held(found, "skipped", next(iter(spared.values())) or "")
+            yield left_undone(found, "skipped", next(iter(spared.values())) or "")
 
 
 def _refusals(
@@ -180,7 +180,7 @@ def _refusals(
         denied = ledger.refuses(name)
         if not denied:
             ledger.take(name)
-        yield held(made, "denied", denied) if denied else made
+        yield left_undone(made, "denied", denied) if denied else made
 
 
 def _adoptions(fleet_view: view.View) -> Iterator[Decision]:
@@ -213,25 +213,21 @@ def _uuid(text: object) -> uuid.UUID | None:
 def _still_permitted(node: str, fleet_view: view.View, policy: settings.PolicySettings) -> bool:
     renew = fleet_view.now - timedelta(seconds=policy.refusal_ttl_s / 2)
     return any(
-        d.node == node and d.action == "refuse" and d.state == "done" and d.at > renew
-        for d in fleet_view.drains
+        d.action == "refuse" and d.state == "done" and d.at > renew for d in fleet_view.drains_of(node)
     )
 
 
 def _overruled(node: str, ids: Sequence[uuid.UUID], fleet_view: view.View) -> bool:
     """A person put the node back although we had drained it for this: we do not fight."""
     return any(
-        d.node == node
-        and d.action == "drain"
-        and d.state in {"done", "resumed"}
-        and set(d.event_ids) & set(ids)
-        for d in fleet_view.drains
+        d.action == "drain" and d.state in {"done", "resumed"} and set(d.event_ids) & set(ids)
+        for d in fleet_view.drains_of(node)
     )
 
 
-def held(decision: Decision, held: str, why: str) -> Decision:
-    """The decision, not to be done for that reason."""
-    return dataclasses.replace(decision, held=held, why=why)
+def left_undone(decision: Decision, state: str, why: str) -> Decision:
+    """The decision as one that is not carried out: `state` is denied or skipped."""
+    return dataclasses.replace(decision, held=state, why=why)
 
 
 def _once(made: Iterable[Decision], fleet_view: view.View) -> Iterator[Decision]:
@@ -242,12 +238,13 @@ def _once(made: Iterable[Decision], fleet_view: view.View) -> Iterator[Decision]
             if decision.job.job_id in requeued:
                 continue
             requeued.add(decision.job.job_id)
-        if not any(_same(decision, past, fleet_view) for past in fleet_view.drains):
+        if not any(_same(decision, past, fleet_view) for past in fleet_view.drains_of(decision.node)):
             yield decision
 
 
 def _same(decision: Decision, past: records.Drain, fleet_view: view.View) -> bool:
-    if (past.node, past.action) != (decision.node, decision.action):
+    """Whether `past`, an earlier decision about the same node, makes this one needless."""
+    if past.action != decision.action:
         return False
     if past.job_id != (decision.job.job_id if decision.job else None):
         return False

@@ -51,14 +51,12 @@ def asks_for(required: Sequence[str], node: str) -> str:
 
 
 def _holds(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.View) -> str | None:
-    held = next(
-        (
-            a.gpu_uuids
-            for a in sorted(fleet_view.allocations, key=lambda a: a.at, reverse=True)
-            if (a.job_id, a.node, a.restart_count) == (job.job_id, event.node, job.restart_count)
-        ),
-        None,
-    )
+    own = [
+        a
+        for a in fleet_view.allocations
+        if (a.job_id, a.node, a.restart_count) == (job.job_id, event.node, job.restart_count)
+    ]
+    held = max(own, key=lambda a: a.at).gpu_uuids if own else None
     node = fleet_view.nodes.get(event.node)
     if held and node and node.n_gpus and len(held) >= node.n_gpus:
         return None  # it holds every GPU of the node, so also the broken one

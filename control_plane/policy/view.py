@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from probing_cluster.attribution.places import scan
@@ -174,3 +176,14 @@ class View:
     drains: tuple[records.Drain, ...] = records.doc(
         "our decisions, at least of the budget's window", default=()
     )
+
+    @functools.cached_property
+    def _drains_of(self) -> Mapping[str, Sequence[records.Drain]]:
+        found: dict[str, list[records.Drain]] = defaultdict(list)
+        for drain in self.drains:
+            found[drain.node].append(drain)
+        return found
+
+    def drains_of(self, node: str) -> Sequence[records.Drain]:
+        """Our decisions about one node, in the order of `drains`; in a storm thousands of events ask for those of their node."""
+        return self._drains_of.get(node, ())

@@ -45,7 +45,8 @@ def decide(
         made = policy.Decision(
             node=lemon.node, action="drain", reason=reason(lemon), severity=records.Severity.LOW, event_ids=()
         )
-        yield policy.held(made, *_objection(lemon.node, fleet_view, ledger))
+        state, why = _objection(lemon.node, fleet_view, ledger)
+        yield policy.left_undone(made, state, why) if state else made
 
 
 def reason(lemon: records.LemonScore) -> str:

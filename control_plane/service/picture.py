@@ -82,11 +82,8 @@ def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings, *, aga
 
     With `again` also what a drain has answered: nothing new follows from it unless Slurm has changed meanwhile.
     """
-    drains: dict[str, list[records.Drain]] = {}
-    for drain in fleet_view.drains if not again else ():
-        drains.setdefault(drain.node, []).append(drain)
     acting = (e for e in fleet_view.events if not confirm.why_not(e, fleet_view, policy))
-    if any(not _is_settled(e, drains.get(e.node, ()), fleet_view.now) for e in acting):
+    if any(again or not _is_settled(e, fleet_view.drains_of(e.node), fleet_view.now) for e in acting):
         return True
     answered = {i for d in fleet_view.drains for i in d.event_ids}
     if any(e.event_id not in answered for e in fleet_view.refusals):
@@ -94,7 +91,7 @@ def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings, *, aga
     if policy.observe_only:
         return False  # no node is permitted to refuse jobs
     return any(
-        not _is_answered(fault, drains.get(beat.node, ()))
+        again or not _is_answered(fault, fleet_view.drains_of(beat.node))
         for beat in fleet_view.heartbeats.values()
         if confirm.is_current(beat, fleet_view.silent_s.get(beat.node))
         for fault in confirm.high_faults(beat, policy).values()

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane.policy import policy, simulate, view
+from probing_cluster.control_plane.service import picture
 from probing_cluster.core import clock, records, settings
 
 NOW = datetime(2026, 11, 21, 14, 20, 40, tzinfo=UTC)
@@ -730,3 +732,40 @@ def test_a_place_counts_once_in_the_budget() -> None:
     assert len(done) == 4
     alone = policy.decide(under_a_leaf(*others, drains=taken, shared=None, shared_nodes=frozenset()), config)
     assert sum(d.action == "drain" and not d.held for d in alone) == 1
+
+
+class CountedDrains(tuple[records.Drain, ...]):
+    """Decisions that count how often they are gone through."""
+
+    n_passes = 0
+
+    def __iter__(self) -> Iterator[records.Drain]:
+        """One more pass over all of them."""
+        self.n_passes += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("observe_only", [True, False])
+def test_a_storm_goes_through_past_decisions_as_often_as_one_fault_does(observe_only: bool) -> None:
+    """Each second of a fabric storm the policy looks at thousands of events, and at the decisions of a week."""
+
+    def passes(n_nodes: int) -> int:
+        names = [f"n{i}" for i in range(n_nodes)]
+        events = {name: event(i + 1, name) for i, name in enumerate(names)}
+        past = [drain(name, at_s=90, state="denied", event_ids=(events[name].event_id,)) for name in names]
+        lifted = [drain(name, at_s=3600, state="resumed", ended_at=ago(1800)) for name in names]
+        storm = fleet_view(
+            events=tuple(events.values()),
+            heartbeats={name: beat(name, e) for name, e in events.items()},
+            silent_s=dict.fromkeys(names, 1.0),
+            nodes={name: node(name) for name in names},
+            jobs=(),
+            drains=CountedDrains((*past, *lifted)),
+        )
+        config = dataclasses.replace(ENFORCE, observe_only=observe_only, budget_nodes=0)
+        assert picture.asks_for_more(storm, config, again=False)
+        assert all(d.held == "denied" or d.action == "refuse" for d in policy.decide(storm, config))
+        assert isinstance(storm.drains, CountedDrains)
+        return storm.drains.n_passes
+
+    assert passes(40) == passes(1)
