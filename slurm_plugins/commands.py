@@ -44,6 +44,10 @@ class SlurmAway(errors.SlurmUnavailable):
         super().__init__(why if why.startswith(AWAY) else f"{AWAY}: {why}")
 
 
+class SlurmTimedOut(SlurmAway):
+    """A command did not end within its deadline: Slurm does not answer, or what was asked for takes it longer."""
+
+
 class OneByOne:
     """Acts on one subject after another, of which Slurm may not answer about one: the others still have their turn.
 
@@ -129,10 +133,10 @@ class ProgramOutput:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: float) -> bytes:
-    """Standard output of `command`; raises SlurmUnavailable for a refusal, SlurmAway when nobody answers."""
+    """Standard output of `command`; raises SlurmUnavailable for a refusal, SlurmAway when nobody answers, SlurmTimedOut at the deadline."""
     done = collect(command, environment, deadline_s)
     if done.code is None:
-        raise SlurmAway(f"{_shown(command)} did not end within {deadline_s:g} s")
+        raise SlurmTimedOut(f"{_shown(command)} did not end within {deadline_s:g} s")
     if done.code != 0:
         shown = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace")
         msg = f"{_shown(command)} ended with {done.code}: {sanitize.clean(shown, 500)}"

@@ -16,6 +16,8 @@ from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_fields,
 
 WINDOW = timedelta(days=1)
 """Longest stretch of time asked for in one question."""
+_LEAST_WINDOW = timedelta(minutes=15)
+"""A window as short as this is not divided: all that runs at one moment is in the answer, however short the window."""
 _WAITED = ("-s", "CANCELLED,DEADLINE")
 """Without a state, sacct leaves out jobs that ended before they were eligible: held, or waiting for another job or for a time."""
 _TIME_FORMAT = "%Y-%m-%dT%H:%M:%S"
@@ -51,13 +53,34 @@ class Accounting:
     ) -> Iterator[attempt_rows.ParseResult]:
         """The attempts of [since, until] in windows of a day, oldest first; an attempt that ran in several is in the answer of each.
 
-        A week of a large site in one question would outlast its deadline, and in one answer would take gigabytes.
+        A week of a large site in one question would outlast its deadline, and in one answer would take gigabytes. A day that
+        sacct cannot list in time, nor in parts, does not keep the days after it: SlurmAway is raised after them, and at
+        once where the next day is not listed either.
         """
         end = until or self._clock.now()
-        while since + WINDOW < end:
-            yield self.attempts(since, since + WINDOW)
-            since += WINDOW
-        yield self.attempts(since, end)
+        days = commands.OneByOne()
+        while since < end:
+            day_end = min(since + WINDOW, end)
+            with days.subject():
+                yield from self._in_parts(since, day_end)
+            since = day_end
+        days.end()
+
+    def _in_parts(self, since: datetime, until: datetime) -> Iterator[attempt_rows.ParseResult]:
+        """The attempts of [since, until], in halves of it, halves of these and so on where sacct needs longer than its deadline."""
+        length = until - since
+        while since < until:
+            end = min(since + length, until)
+            try:
+                found = self.attempts(since, end)
+            except commands.SlurmTimedOut as exc:
+                if length <= _LEAST_WINDOW:
+                    msg = f"{exc}, asked for {clock.iso_z(since)} to {clock.iso_z(end)}"
+                    raise commands.SlurmTimedOut(msg) from exc
+                length /= 2
+                continue
+            yield found
+            since = end
 
     def history(self, job_ids: Iterable[int]) -> attempt_rows.ParseResult:
         """Every attempt of these jobs since accounting began, numbered from their first start."""

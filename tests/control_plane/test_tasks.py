@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pwd
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from probing_cluster.control_plane.service.tasks.nodes import actions, drained, 
 from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import job_steps
 from tests.set_clock import SetClock
 
@@ -989,6 +991,37 @@ def test_after_an_outage_the_whole_history_is_asked_for_soon(service: context.Co
         service.clock = SetClock(NOW + timedelta(minutes=minutes))
         accounting.run(service)
     assert [a.job_id for a in service.store.attempts()] == [7]
+
+
+def test_a_day_that_sacct_cannot_list_costs_one_read_an_hour(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is listed is stored; polls go on, and the history is asked for again after an hour, not at each of them."""
+    sacct = service.run_slurm
+    assert isinstance(sacct, fakes.Sacct)
+    days = {n: _since_now(days=n, hours=1) for n in (2, 6)}
+    sacct.rows = [
+        fakes.row(n, Submit=at, Eligible=at, Start=at, End=str(int(at) + 600)) for n, at in days.items()
+    ]
+    bad_day = (NOW - timedelta(days=4)).strftime("%Y-%m-%dT%H:%M:%S")
+
+    def busy(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        given = dict(itertools.pairwise(arguments))
+        if given.get("-S", "9") <= bad_day < given.get("-E", ""):
+            raise commands.SlurmTimedOut("sacct did not end within 30 s")
+        return sacct(program, *arguments, environment=environment)
+
+    monkeypatch.setattr(service, "run_slurm", busy)
+    with pytest.raises(errors.SlurmUnavailable, match="did not end"):
+        accounting.run(service)
+    assert [a.job_id for a in service.store.attempts()] == [6, 2]
+    n_calls = len(sacct.calls)
+    assert accounting.run(service) == "0 attempts"
+    assert len(sacct.calls) == n_calls + 2
+    service.clock = SetClock(NOW + accounting.DEEP_EVERY + timedelta(minutes=1))
+    service.store.remember(f"{accounting.CURSOR} c", clock.iso_z(service.clock.now()))
+    with pytest.raises(errors.SlurmUnavailable, match="did not end"):
+        accounting.run(service)
 
 
 def test_the_whole_history_is_stored_day_by_day(

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from probing_cluster.core import errors, settings
-from probing_cluster.slurm_plugins.accounting import accounting
+from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows
 
 SINCE = datetime(2024, 1, 1, 10, 0, tzinfo=UTC)
 UNTIL = datetime(2024, 1, 2, 10, 0, tzinfo=UTC)
@@ -86,6 +87,70 @@ def test_a_long_history_is_asked_for_day_by_day() -> None:
     assert all(a[1] == b[0] for a, b in itertools.pairwise(requested))
     assert (requested[0][0], requested[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
     assert [(len(r.attempts), r.duplicates, r.rejected) for r in results] == [(1, 1, ())] * 7
+
+
+class BusySlurm(Slurm):
+    """Lists no stretch longer than `most` that meets [since, until] before its deadline."""
+
+    def __init__(self, since: datetime, until: datetime, most: timedelta) -> None:
+        super().__init__(OLD)
+        self.since, self.until, self.most = since, until, most
+        self.listed: list[tuple[datetime, datetime]] = []
+        self.n_timed_out = 0
+
+    def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        if "-S" in arguments:
+            since, until = (
+                datetime.fromisoformat(arguments[arguments.index(k) + 1]).replace(tzinfo=UTC)
+                for k in ("-S", "-E")
+            )
+            if until - since > self.most and since < self.until and self.since < until:
+                self.n_timed_out += 1
+                raise commands.SlurmTimedOut("sacct -a -D -X did not end within 30 s")
+            if "-s" not in arguments:
+                self.listed.append((since, until))
+        return super().__call__(program, *arguments, environment=environment)
+
+
+def test_a_day_that_cannot_be_listed_at_once_is_listed_in_parts() -> None:
+    """Each part follows the one before, none is left out, and the days around it are asked for as before."""
+    day = timedelta(days=1)
+    slurm = BusySlurm(SINCE + 2.1 * day, SINCE + 2.2 * day, timedelta(hours=2))
+    poll = accounting.Accounting(settings.SlurmSettings(), run=slurm)
+    n_answers = len(list(poll.day_by_day(SINCE, SINCE + 4 * day)))
+    assert (slurm.listed[0][0], slurm.listed[-1][1]) == (SINCE, SINCE + 4 * day)
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(slurm.listed))
+    assert [until - since == day for since, until in slurm.listed] == [True] * 2 + [False] * 16 + [True]
+    assert (n_answers, slurm.n_timed_out) == (19, 4)
+
+
+@pytest.mark.parametrize("n_busy", [1, 2])
+def test_a_day_that_cannot_be_listed_at_all_does_not_keep_the_days_after_it(n_busy: int) -> None:
+    """The caller learns of it after the last day; two such days in a row are an outage of slurmdbd."""
+    day = timedelta(days=1)
+    slurm = BusySlurm(SINCE + day, SINCE + (1 + n_busy) * day, timedelta(0))
+    poll = accounting.Accounting(settings.SlurmSettings(), run=slurm)
+    days: list[attempt_rows.ParseResult] = []
+    with pytest.raises(commands.SlurmTimedOut, match=r"within 30 s, asked for 2024-01-0.T10:00:00Z to "):
+        days.extend(poll.day_by_day(SINCE, SINCE + 4 * day))
+    starts = [since for since, _ in slurm.listed]
+    assert starts == ([SINCE, SINCE + 2 * day, SINCE + 3 * day] if n_busy == 1 else [SINCE])
+    # 24 hours, 12 and so on down to 11 minutes.
+    assert slurm.n_timed_out == n_busy * 8
+
+
+def test_an_outage_is_no_reason_to_ask_for_less() -> None:
+    """Where slurmdbd refuses the connection, a shorter question fares no better."""
+
+    def away(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        calls.append(arguments)
+        raise commands.SlurmAway("Connection refused")
+
+    calls: list[tuple[str, ...]] = []
+    poll = accounting.Accounting(settings.SlurmSettings(), run=away)
+    with pytest.raises(commands.SlurmAway):
+        list(poll.day_by_day(SINCE, SINCE + timedelta(days=1)))
+    assert len(calls) == 1
 
 
 def test_each_question_has_its_own_delimiter() -> None:

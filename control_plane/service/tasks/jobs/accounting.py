@@ -9,7 +9,7 @@ from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.service import own_jobs
-from probing_cluster.core import clock, records, vocabulary
+from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db.store import actions as store_actions
 from probing_cluster.slurm_plugins.accounting import (
@@ -27,7 +27,7 @@ _REQUEST_TTL_S = 300.0
 OVERLAP = timedelta(minutes=10)
 """slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
 DEEP_EVERY = timedelta(hours=1)
-"""After a slurmdbd outage rows arrive hours late: as often as this the whole history is asked for again."""
+"""After a slurmdbd outage rows arrive hours late: as often as this the whole history is asked for again, also where it could not all be read."""
 _READER_S = 300.0
 """How long it is believed which fields sacct offers and whether GPUs are accounted for."""
 _MOST_UNLISTED = 1000
@@ -44,7 +44,12 @@ def run(service: context.Context) -> str:
         return done
     reader = _reader(service)
     oldest = now - timedelta(days=service.config.slurm.history_days)
-    done = _stored(service, reader, reader.day_by_day(oldest, now), oldest, None)
+    try:
+        done = _stored(service, reader, reader.day_by_day(oldest, now), oldest, None)
+    except errors.SlurmUnavailable:
+        # Its time is up all the same: begun anew at every poll, it would never leave slurmdbd alone.
+        _remember(service, DEEP, clock.iso_z(service.clock.now()))
+        raise
     _remember(service, CURSOR, clock.iso_z(now))
     _remember(service, DEEP, clock.iso_z(service.clock.now()))
     return done
