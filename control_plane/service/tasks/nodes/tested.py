@@ -10,14 +10,15 @@ from probing_cluster.diagnostics import evidence
 
 _BACK = timedelta(days=7)
 """How far a service looks back when it begins: for so long it may have been down."""
-_AGAIN = timedelta(minutes=30)
-"""How far it looks back each time: a round stores its results when it ends, under the times at which they were made."""
+_SLACK = timedelta(minutes=10)
+"""How much longer than a round it looks back each time: a round stores its results when it ends, under the times at which they were made."""
 
 
 def run(service: context.Context) -> str:
     """One look at what tests found since the last; what is already an event stays one, by its identity."""
     now = service.clock.now()
-    back = _AGAIN if service.tests_read else _BACK
+    recent = timedelta(seconds=service.config.diagnostics.round_s) + _SLACK
+    back = recent if service.tests_read else _BACK
     bad = [records.Outcome.FAIL.value, records.Outcome.WARN.value]
     results = service.store.results(since=now - back, outcomes=bad)
     fresh = [e for e in evidence.events(results) if e.event_id not in service.tests_reported]

@@ -11,7 +11,7 @@ import fakes
 import psycopg
 
 from probing_cluster.control_plane.service.tasks.nodes import tested
-from probing_cluster.core import records
+from probing_cluster.core import records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, model, query, rows, text
 from tests.set_clock import SetClock
@@ -31,10 +31,11 @@ def result(at_s: float, **more: object) -> records.DiagnosticResult:
     )  # fmt: skip
 
 
-def service(store: db_store.Store) -> SimpleNamespace:
+def service(store: db_store.Store, round_s: float = 1200.0) -> SimpleNamespace:
     clock = SetClock(fakes.NOW)
     clock.at = fakes.NOW + timedelta(hours=1)
-    return SimpleNamespace(store=store, clock=clock, tests_read=False, tests_reported=set())
+    config = settings.Settings(diagnostics=settings.DiagnosticsSettings(round_s=round_s))
+    return SimpleNamespace(config=config, store=store, clock=clock, tests_read=False, tests_reported=set())
 
 
 def test_a_failed_test_is_one_event_however_often_it_is_looked_at(store: db_store.Store) -> None:
@@ -50,6 +51,14 @@ def test_a_failed_test_is_one_event_however_often_it_is_looked_at(store: db_stor
     store.add_results([result(3500)])
     assert tested.run(first)
     assert len(store.events(nodes=["n1"])) == 2
+
+
+def test_a_round_of_hours_stores_its_first_result_late(store: db_store.Store) -> None:
+    """`diagnostics.round_s` allows it: what failed at the round's beginning is an event once the round has ended."""
+    service_of_long_rounds = service(store, round_s=3600.0)
+    assert tested.run(service_of_long_rounds) == ""
+    store.add_results([result(60)])
+    assert tested.run(service_of_long_rounds) == "1 failed tests of 1 nodes"
 
 
 def test_it_shows_in_the_report_of_the_job_that_died_there(store: db_store.Store) -> None:
