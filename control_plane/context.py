@@ -98,14 +98,14 @@ class Context:
         return self.config.cluster.name
 
     @contextlib.contextmanager
-    def alone(self, name: str) -> Iterator[bool]:
-        """Whether nobody else in this service is at the work of this name; some passes are asked for out of turn, too."""
+    def try_lock(self, name: str) -> Iterator[bool]:
+        """Holds the lock of this name, or yields False while another thread of this service holds it: some passes are asked for out of turn, too."""
         lock = self._locks.setdefault(name, threading.Lock())
-        mine = lock.acquire(blocking=False)
+        locked = lock.acquire(blocking=False)
         try:
-            yield mine
+            yield locked
         finally:
-            if mine:
+            if locked:
                 lock.release()
 
     def seldom(self, name: str, every_s: float, read: Callable[[], _T]) -> _T:

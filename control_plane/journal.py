@@ -12,7 +12,7 @@ from probing_cluster.slurm_plugins import commands
 
 LOG = logging.getLogger("probing.tasks")
 MISSED_TURNS = 2
-"""Passes in a row without the lease that cannot be a coincidence of two services."""
+"""Passes in a row without the turn that cannot be a coincidence of two services."""
 PART_OF = {"nodes": "node", "jobs": "job"}
 """Where Slurm lists all of them it would show one of them, too. The other way about it may not: a list takes it longer."""
 FORGOTTEN_AFTER = timedelta(minutes=10)

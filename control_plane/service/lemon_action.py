@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions, budget, policy, view
-from probing_cluster.control_plane.service import lease, picture
+from probing_cluster.control_plane.service import picture, turns
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.lemon import lemon_view
@@ -26,7 +26,7 @@ def carry_out(service: context.Context, night: nightly.Night) -> list[records.Dr
     lemons = (*night.new, *night.still)
     if service.config.lemon.action == "off" or not lemons:
         return []
-    with lease.taken(service, "actions") as mine:
+    with turns.take(service, "actions") as mine:
         if not mine:
             raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
         fleet_view = _fleet_view(service)

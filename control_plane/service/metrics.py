@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import budget, confirm, view
-from probing_cluster.control_plane.service import lease, tasks
+from probing_cluster.control_plane.service import tasks, turns
 from probing_cluster.core import certificates, errors, network_address, records
 from probing_cluster.db import engines
 
@@ -103,9 +103,9 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
         "passes that could not take their turn, from the second in a row on",
         labels=["turn"],
     )
-    turns = service.journal.turns_missed()
-    for name in lease.NAMES:
-        missed.add_metric([name], turns.get(name, 0))
+    n_missed = service.journal.turns_missed()
+    for name in turns.NAMES:
+        missed.add_metric([name], n_missed.get(name, 0))
     yield missed
     skipped = CounterMetricFamily(
         "probing_rows_unreadable", "stored rows that a pass could not read and left out", labels=["node"]

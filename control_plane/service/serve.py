@@ -18,7 +18,7 @@ from probing_cluster.attribution.passes import attribute
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.door import report_door
 from probing_cluster.control_plane.policy import slurm_actions
-from probing_cluster.control_plane.service import lease, metrics, tasks
+from probing_cluster.control_plane.service import metrics, tasks, turns
 from probing_cluster.core import clock, errors, logs, settings
 from probing_cluster.core.ending import process_memory, watchdog
 from probing_cluster.db import store as db_store
@@ -33,7 +33,7 @@ _GRACE_S = 25.0
 """How long a pass may go on after SIGTERM; systemd's own patience is longer."""
 _SET_BACK_S = 5.0
 """A clock that was set back by less delays a pass by less."""
-MAX_CONNECTIONS = len(tasks.REGISTER) + len(lease.NAMES)
+MAX_CONNECTIONS = len(tasks.REGISTER) + len(turns.NAMES)
 """Every task may ask the database while all turns are held, each by a connection of its own."""
 _TRIM_FROM_S = 30.0
 """After passes that come as seldom as this, memory is given back: it takes some milliseconds."""

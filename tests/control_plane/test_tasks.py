@@ -1055,7 +1055,7 @@ def test_a_poll_out_of_turn_leaves_another_poll_its_work(service: context.Contex
     assert isinstance(service.run_slurm, fakes.Sacct)
     accounting.run(service)
     service.run_slurm.calls.clear()
-    with service.alone("accounting"):
+    with service.try_lock("accounting"):
         assert accounting.recent(service) == ""
     assert service.run_slurm.calls == []
     assert accounting.recent(service) == "0 attempts"

@@ -16,7 +16,7 @@ import pytest
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import turns
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import arrow, bulk, delivery, roles
 from probing_cluster.db import store as store_module
@@ -198,12 +198,12 @@ def test_turns_hold_through_it(store: store_module.Store, pgbouncer: Callable[..
 
     def service(number: int) -> None:
         with store_module.Store.open(url) as mine:
-            turns = context.Context(
+            one_service = context.Context(
                 config=settings.Settings(), store=mine, run_slurm=_no_slurm, slurm=cast("Any", None)
             )
             deadline = time.monotonic() + 240
             while min(taken.values()) < 10 and time.monotonic() < deadline:
-                with lease.taken(turns, "actions") as held:
+                with turns.take(one_service, "actions") as held:
                     if not held:
                         continue
                     if not acting.acquire(blocking=False):

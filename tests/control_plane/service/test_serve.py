@@ -21,7 +21,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
-from probing_cluster.control_plane.service import lease, metrics, serve, tasks
+from probing_cluster.control_plane.service import metrics, serve, tasks, turns
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.core.ending import watchdog
 from probing_cluster.db import store as db_store
@@ -190,11 +190,11 @@ def test_tasks_that_wait_for_slurm_keep_no_other_task_waiting(
     with db_store.Store.open(url, max_overflow=serve.MAX_CONNECTIONS) as store:
         service = dataclasses.replace(service, store=store)
         waiting = threading.Barrier(len(tasks.REGISTER))
-        names = iter([*lease.NAMES, *[""] * len(tasks.REGISTER)])
+        names = iter([*turns.NAMES, *[""] * len(tasks.REGISTER)])
 
         def wait(_service: context.Context) -> str:
             name = next(names)
-            turn = lease.taken(service, name) if name else contextlib.nullcontext()
+            turn = turns.take(service, name) if name else contextlib.nullcontext()
             with turn, store.engine.connect():
                 waiting.wait(60)
                 released.wait(60)

@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import turns
 from probing_cluster.db import engines
 from probing_cluster.db import store as db_store
 
@@ -26,7 +26,7 @@ def run(service: context.Context) -> str:
         return ""
     from probing_cluster.attribution.history import history
 
-    with lease.taken(service, "export") as mine:
+    with turns.take(service, "export") as mine:
         if not mine:
             return ""
         known = set(history.read_manifest(Path(where)).months)

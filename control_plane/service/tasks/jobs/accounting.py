@@ -69,8 +69,8 @@ def recent(service: context.Context) -> str:
 
     What still runs is listed in every window, however long ago it began.
     """
-    with service.alone("accounting") as mine:
-        if not mine:
+    with service.try_lock("accounting") as locked:
+        if not locked:
             return ""
         now, reader = service.clock.now(), _reader(service)
         cursor = _recalled(service, CURSOR)

@@ -9,8 +9,8 @@ from probing_cluster.control_plane import context
 
 def run(service: context.Context) -> str:
     """One pass; how many accounts were made."""
-    with service.alone("accounts") as free:
-        return _made(service) if free else ""
+    with service.try_lock("accounts") as locked:
+        return _made(service) if locked else ""
 
 
 def _made(service: context.Context) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.policy import slurm_actions
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import turns
 from probing_cluster.core import settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -50,8 +50,8 @@ def run(service: context.Context) -> str:
 def _one_pass(service: context.Context, limit: int, *, backlog: bool) -> _Judged | None:
     """None when another service has the turn, or this one is at it already."""
     # First among ourselves: a turn that we have ourselves is not one that another holds.
-    with service.alone("attribution") as free:
-        if not free:
+    with service.try_lock("attribution") as locked:
+        if not locked:
             return None
         if backlog and service.in_children:
             # What a pass of thousands took stays with its process, in pieces too small to give back.
@@ -83,7 +83,7 @@ def in_child(config: settings.Settings, limit: int) -> _Judged | None:
 
 
 def _judged(service: context.Context, limit: int) -> _Judged | None:
-    with lease.taken(service, "attribution") as mine:
+    with turns.take(service, "attribution") as mine:
         if not mine:
             return None
         done = attribute.attribute(

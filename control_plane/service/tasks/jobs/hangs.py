@@ -17,7 +17,7 @@ from probing_cluster.control_plane.policy import (
     restart_loop,
     view,
 )
-from probing_cluster.control_plane.service import lease, picture, restart_picture
+from probing_cluster.control_plane.service import picture, restart_picture, turns
 from probing_cluster.core import clock, records
 from probing_cluster.db.store import actions as store_actions
 
@@ -46,7 +46,7 @@ def run(service: context.Context) -> str:
     if not ready:
         return ", ".join(words)
     # Drains take nodes of the same budget.
-    with lease.taken(service, "restarts") as mine, lease.taken(service, "actions") as budgeted:
+    with turns.take(service, "restarts") as mine, turns.take(service, "actions") as budgeted:
         if mine and budgeted:
             words += _decide(service, ready, now)
     return ", ".join(words)

@@ -10,7 +10,7 @@ from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import budget, restart, restart_acts
-from probing_cluster.control_plane.service import kept_logs, lease, picture, restart_picture
+from probing_cluster.control_plane.service import kept_logs, picture, restart_picture, turns
 from probing_cluster.control_plane.service.tasks.jobs import accounting, attribution
 from probing_cluster.core import records
 from probing_cluster.slurm_plugins import commands
@@ -35,7 +35,7 @@ def run(service: context.Context) -> str:
     lifting = bool(known.excluded) and service.clock.monotonic_s() - service.restarts.lifted_s >= LIFT_EVERY_S
     if not cases and not known.begun and not lifting:
         return ""
-    with lease.taken(service, "restarts") as mine:
+    with turns.take(service, "restarts") as mine:
         if not mine:
             return ""
         # Read again under the turn: another service may have decided meanwhile.
@@ -78,7 +78,7 @@ def _decide(
     ]
     if not open_cases:
         return
-    with lease.taken(service, "actions") as mine:
+    with turns.take(service, "actions") as mine:
         if mine:  # drains take nodes of the same budget
             yield from _decide_in_turn(service, open_cases, known, queue)
 

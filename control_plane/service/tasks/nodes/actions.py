@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions, policy
-from probing_cluster.control_plane.service import lease, picture, reconcile
+from probing_cluster.control_plane.service import picture, reconcile, turns
 
 _EVERYWHERE_S = 5.0
 """How often faults that stand without a fresh event are looked for, on every node."""
@@ -25,7 +25,7 @@ def run(service: context.Context) -> str:
         return ""
     if again:
         service.answered_looked_at_s = service.clock.monotonic_s()
-    with lease.taken(service, "actions") as mine:
+    with turns.take(service, "actions") as mine:
         if not mine:
             return ""
         # First what was begun and never recorded: what is decided now rests on it.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from probing_cluster.attribution.places import layout
 from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.policy import actions, slurm_actions
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import turns
 from probing_cluster.core import errors, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -33,7 +33,7 @@ def run(service: context.Context) -> str:
     day = due_day(service.clock.now(), service.config)
     if _done(service, day):
         return ""
-    with lease.taken(service, "lemon") as mine:
+    with turns.take(service, "lemon") as mine:
         # Asked again inside: another service may have finished this very night in between.
         if not mine or _done(service, day):
             return ""

@@ -11,7 +11,7 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.repair import bundle, engine, rounds, steps, workflow
-from probing_cluster.control_plane.service import lease, picture
+from probing_cluster.control_plane.service import picture, turns
 from probing_cluster.control_plane.service.tasks.nodes import resume
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.slurm_plugins import commands
@@ -36,7 +36,7 @@ def run(service: context.Context) -> str:
     )
     if not drains and not incidents and service.orphans_sought:
         return ""
-    with lease.taken(service, "repair") as mine:
+    with turns.take(service, "repair") as mine:
         if not mine:
             return ""
         repair_context = service.repair_context or _repair_context(service)

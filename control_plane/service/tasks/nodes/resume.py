@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import resume_policy, view
-from probing_cluster.control_plane.service import lease, reconcile
+from probing_cluster.control_plane.service import reconcile, turns
 from probing_cluster.core import errors, records, vocabulary
 
 _BEGUN = "resume begun; its outcome was not recorded"
@@ -31,7 +31,7 @@ def run(service: context.Context) -> str:
     open_drains = [d for d in open_drains if d.node not in repaired]
     if not open_drains:
         return ""
-    with lease.taken(service, "resume") as mine:
+    with turns.take(service, "resume") as mine:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.slurm.nodes()}

@@ -35,9 +35,9 @@ def run(service: context.Context) -> str:
 
 def _due(service: context.Context, now: datetime) -> list[queue.QueuedMessage]:
     from probing_cluster.control_plane.notices import kinds, picture
-    from probing_cluster.control_plane.service import lease
+    from probing_cluster.control_plane.service import turns
 
-    with lease.taken(service, "notices") as mine:
+    with turns.take(service, "notices") as mine:
         if not mine:
             return []
         now_picture = picture.read(service)

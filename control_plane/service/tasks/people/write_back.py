@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import turns
 
 
 def run(service: context.Context) -> str:
@@ -12,7 +12,7 @@ def run(service: context.Context) -> str:
         return ""
     from probing_cluster.control_plane.owners import write_back
 
-    with lease.taken(service, "owners") as mine:
+    with turns.take(service, "owners") as mine:
         written = write_back.run(service) if mine else 0
     return f"{written} lines written back" if written else ""
 

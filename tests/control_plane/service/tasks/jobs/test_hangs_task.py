@@ -13,7 +13,7 @@ import pytest
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import restart_acts
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import turns
 from probing_cluster.control_plane.service.tasks.jobs import hangs
 from probing_cluster.core import records
 from probing_cluster.db import delivery
@@ -113,7 +113,7 @@ def test_it_waits_while_drains_take_nodes_of_the_same_budget(
 ) -> None:
     """The node that its requeue leaves out counts against the budget."""
     wishing(hanging, site="requeue")
-    with lease.taken(dataclasses.replace(hanging, journal=journal.Journal()), "actions") as theirs:
+    with turns.take(dataclasses.replace(hanging, journal=journal.Journal()), "actions") as theirs:
         assert theirs
         looked_again(hanging)
         assert slurm.acts == []

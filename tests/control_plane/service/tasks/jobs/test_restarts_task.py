@@ -12,7 +12,7 @@ import pytest
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import restart_acts
-from probing_cluster.control_plane.service import kept_logs, lease
+from probing_cluster.control_plane.service import kept_logs, turns
 from probing_cluster.control_plane.service.tasks.jobs import exclusions, restarts
 from probing_cluster.core import records
 from probing_cluster.db import bulk
@@ -91,7 +91,7 @@ def test_no_node_is_left_out_while_drains_take_nodes_of_the_same_budget(
     """Each would count the nodes without the other's, and two would take the last one."""
     died(service, slurm)
     other = dataclasses.replace(service, journal=journal.Journal())
-    with lease.taken(other, "actions") as theirs:
+    with turns.take(other, "actions") as theirs:
         assert theirs
         assert restarts.run(service) == ""
         assert rows(service) == []

@@ -21,16 +21,16 @@ OF_DATABASE = frozenset({"attribution", "export"})
 """The turns of work on the rows of all clusters; every other is one cluster's, and no service of another cluster waits for it."""
 NAMES = ("actions", "attribution", "export", "lemon", "notices", "owners", "repair", "restarts", "resume")
 """Every turn there is. `actions` is that of whoever takes nodes out of service, which one budget bounds."""
-_TAKE = sa.text("SELECT key FROM probing.state WHERE key = :key FOR UPDATE SKIP LOCKED")
+_LOCK = sa.text("SELECT key FROM probing.state WHERE key = :key FOR UPDATE SKIP LOCKED")
 _MAKE = sa.text("INSERT INTO probing.state (key, value) VALUES (:key, '{}') ON CONFLICT DO NOTHING")
 
 
 @contextlib.contextmanager
-def taken(service: context.Context, name: str) -> Iterator[bool]:
-    """Whether it is our turn; the lock is the transaction's, so it dies with the connection."""
+def take(service: context.Context, name: str) -> Iterator[bool]:
+    """Holds a turn while the block runs, and yields whether it is ours; the lock is the transaction's, so it dies with the connection."""
     key = {"key": f"turn:{name}" if name in OF_DATABASE else f"turn:{name}:{service.cluster}"}
     with engines.translated(), service.store.engine.connect() as connection:
-        mine = _take(connection, key)
+        mine = _lock_row(connection, key)
         service.journal.note_turn(name, taken=mine)
         try:
             yield mine
@@ -38,11 +38,11 @@ def taken(service: context.Context, name: str) -> Iterator[bool]:
             connection.rollback()
 
 
-def _take(connection: sa.Connection, key: dict[str, str]) -> bool:
-    if connection.scalar(_TAKE, key) is not None:
+def _lock_row(connection: sa.Connection, key: dict[str, str]) -> bool:
+    if connection.scalar(_LOCK, key) is not None:
         return True
     # It is another's, or nobody has had it yet. Made in a transaction of its own: whoever makes it is waited for.
     connection.rollback()
     connection.execute(_MAKE, key)
     connection.commit()
-    return connection.scalar(_TAKE, key) is not None
+    return connection.scalar(_LOCK, key) is not None

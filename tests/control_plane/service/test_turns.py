@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from probing_cluster.control_plane import context, journal
-from probing_cluster.control_plane.service import lease, metrics
+from probing_cluster.control_plane.service import metrics, turns
 from probing_cluster.control_plane.service.tasks.jobs import attribution
 from probing_cluster.core import errors
 from probing_cluster.db import roles
@@ -54,7 +54,7 @@ FORBIDDEN = (
 
 def as_advisory_keys() -> list[tuple[int, int]]:
     """The keys of the advisory locks that turns once were."""
-    return [(0x70726F62, zlib.crc32(name.encode()) & 0x7FFFFFFF) for name in lease.NAMES]
+    return [(0x70726F62, zlib.crc32(name.encode()) & 0x7FFFFFFF) for name in turns.NAMES]
 
 
 def test_no_other_login_holds_a_turn(service: context.Context, postgres_url: str, logins: list[str]) -> None:
@@ -71,8 +71,8 @@ def test_no_other_login_holds_a_turn(service: context.Context, postgres_url: str
                 for forbidden in FORBIDDEN:
                     with pytest.raises(psycopg.errors.InsufficientPrivilege), thief.transaction():
                         thief.execute(forbidden)
-                for name in lease.NAMES:
-                    with lease.taken(theirs, name) as mine:
+                for name in turns.NAMES:
+                    with turns.take(theirs, name) as mine:
                         assert mine, (url, name)
 
 
@@ -80,11 +80,11 @@ def test_a_turn_is_anothers_until_it_ends_or_dies(service: context.Context, post
     """Of two services one has the turn; a third takes it when the first ends, or its connection is cut."""
     with db_store.Store.open(postgres_url) as store:
         other = dataclasses.replace(service, store=store, journal=journal.Journal())
-        with lease.taken(service, "actions") as mine, lease.taken(other, "actions") as theirs:
+        with turns.take(service, "actions") as mine, turns.take(other, "actions") as theirs:
             assert (mine, theirs) == (True, False)
-            with lease.taken(other, "resume") as another:
+            with turns.take(other, "resume") as another:
                 assert another
-        with lease.taken(other, "actions") as theirs:
+        with turns.take(other, "actions") as theirs:
             assert theirs
         with pytest.raises(errors.DatabaseUnavailable):
             cut_while_held(service, other, postgres_url)
@@ -99,29 +99,29 @@ def test_a_turn_is_of_one_cluster_but_for_work_on_all_clusters_rows(
             service.config, cluster=dataclasses.replace(service.config.cluster, name="another")
         )
         other = dataclasses.replace(service, config=config, store=store, journal=journal.Journal())
-        for name in lease.NAMES:
-            with lease.taken(service, name) as mine, lease.taken(other, name) as theirs:
-                assert (mine, theirs) == (True, name not in lease.OF_DATABASE), name
+        for name in turns.NAMES:
+            with turns.take(service, name) as mine, turns.take(other, name) as theirs:
+                assert (mine, theirs) == (True, name not in turns.OF_DATABASE), name
 
 
 def cut_while_held(service: context.Context, other: context.Context, url: str) -> None:
     """One takes the turn and loses its connection; the other takes it at once."""
-    with lease.taken(service, "actions") as mine:
+    with turns.take(service, "actions") as mine:
         assert mine
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND state = 'idle in transaction'"
             )
-        with lease.taken(other, "actions") as theirs:
+        with turns.take(other, "actions") as theirs:
             assert theirs
 
 
 def test_a_turn_ends_with_its_block_whatever_happens_there(service: context.Context) -> None:
     """An error within gives the turn back, and comes out as itself."""
-    with pytest.raises(ZeroDivisionError), lease.taken(service, "actions"):
+    with pytest.raises(ZeroDivisionError), turns.take(service, "actions"):
         raise ZeroDivisionError
-    with lease.taken(dataclasses.replace(service, journal=journal.Journal()), "actions") as mine:
+    with turns.take(dataclasses.replace(service, journal=journal.Journal()), "actions") as mine:
         assert mine
 
 
@@ -131,7 +131,7 @@ def test_a_turn_missed_twice_is_told_and_counted(
     """Once is a coincidence; from the second pass on it is a warning, a count, and an alarm's reason."""
     with db_store.Store.open(postgres_url) as store:
         other = dataclasses.replace(service, store=store, journal=journal.Journal())
-        with lease.taken(other, "attribution"), caplog.at_level(logging.WARNING, "probing.tasks"):
+        with turns.take(other, "attribution"), caplog.at_level(logging.WARNING, "probing.tasks"):
             assert attribution.run(service) == ""
             assert (missed(service), caplog.messages) == (0, [])
             assert attribution.run(service) == ""
@@ -146,5 +146,5 @@ def test_a_turn_missed_twice_is_told_and_counted(
 def missed(service: context.Context) -> float:
     """The metric."""
     (family,) = (m for m in metrics.task_metrics(service) if m.name == "probing_turns_missed")
-    assert {s.labels["turn"] for s in family.samples} == set(lease.NAMES)
+    assert {s.labels["turn"] for s in family.samples} == set(turns.NAMES)
     return next(s.value for s in family.samples if s.labels["turn"] == "attribution")
