@@ -165,7 +165,7 @@ def _stalled(service: context.Context, n: int) -> None:
         ranks = [_rank(8 * i + k, 8 * n) for k in range(8)]
         events.append(_of_ranks(now, node, "rank_snapshot", {"ranks": ranks, "world_size": 8 * n}))
     bulk.load_events(service.store.connection_uri(), events)
-    service.stalls.clear()
+    service.memory(gangs.AnsweredStalls).clear()
 
 
 def _stalled_named(service: context.Context, n: int) -> None:
@@ -305,7 +305,7 @@ def _polled(before: timedelta) -> Callable[[context.Context, int], None]:
 
 
 def _look(service: context.Context, _n: int) -> object:
-    service.looked_everywhere_s = float("-inf")
+    service.memory(actions.Looks).everywhere_s = float("-inf")
     return actions.run(service)
 
 

@@ -15,6 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,16 @@ _REPLY_S = 15.0
 QUESTIONS_OF_ONE = 40
 QUESTIONS = 240
 """About tables of running jobs, a minute."""
+
+
+@dataclass(kw_only=True)
+class CallersRequests:
+    """What callers have had nodes do lately; times by the monotonic clock, in seconds."""
+
+    tables: list[tuple[float, str]] = field(default_factory=list)
+    """When and by whom running jobs were asked for tables in the last minute."""
+    stacks: dict[int, float] = field(default_factory=dict)
+    """Per job when its nodes were last asked for stacks."""
 
 
 def answer(
@@ -181,21 +192,21 @@ def _question(
 
 def _require_share(service: context.Context, by: str) -> None:
     """Raises NotPermitted for an asker (or all of them together) that asks too often: each question is a row and an answer a node."""
-    now_s = service.clock.monotonic_s()
-    service.questions = [(s, asker) for s, asker in service.questions if now_s - s < 60.0]
-    mine = sum(asker == by for _, asker in service.questions)
-    if mine >= QUESTIONS_OF_ONE or len(service.questions) >= QUESTIONS:
+    requests, now_s = service.memory(CallersRequests), service.clock.monotonic_s()
+    requests.tables = [(s, asker) for s, asker in requests.tables if now_s - s < 60.0]
+    mine = sum(asker == by for _, asker in requests.tables)
+    if mine >= QUESTIONS_OF_ONE or len(requests.tables) >= QUESTIONS:
         msg = f"too many questions in a minute (of one asker at most {QUESTIONS_OF_ONE}): wait a little, or ask as the job's owner by a step"
         raise errors.NotPermitted(msg)
-    service.questions.append((now_s, by))
+    requests.tables.append((now_s, by))
 
 
 def _ask_nodes(service: context.Context, gang: gang_board.BoardGang) -> None:
     """Has the job's nodes take stacks, unless they have just been asked: any user may come again and again."""
-    now_s = service.clock.monotonic_s()
-    service.looked = {j: s for j, s in service.looked.items() if now_s - s < gang_board.ASK_TTL_S}
-    if gang.job_id not in service.looked:
-        service.looked[gang.job_id] = now_s
+    requests, now_s = service.memory(CallersRequests), service.clock.monotonic_s()
+    requests.stacks = {j: s for j, s in requests.stacks.items() if now_s - s < gang_board.ASK_TTL_S}
+    if gang.job_id not in requests.stacks:
+        requests.stacks[gang.job_id] = now_s
         gang_board.ask(service.store, gang)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ class NoticePicture:
         return tuple(sorted({p for n in nodes for p in self.partitions.get(n, ())}))
 
 
-def read(service: context.Context) -> NoticePicture:
-    """The picture of now; raises DatabaseUnavailable."""
+def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
+    """The picture of now; `silent`: the nodes whose agents the task `silence` found silent. Raises DatabaseUnavailable."""
     store, now = service.store, service.clock.now()
     cluster = service.config.cluster.name
     since = now - LOOK_BACK
@@ -88,7 +89,7 @@ def read(service: context.Context) -> NoticePicture:
         gangs=gangs,
         attempts={a.job_id: a for a in running},
         refs={a.job_id: a.ref for a in store.attempts(job_ids=moved, cluster=cluster)} if moved else {},
-        silent_s=_silent_s(service),
+        silent_s=_silent_s(service, silent),
         by_slurm=by_slurm,
         faults_by_node={b.node: tuple(sorted(b.faults)) for b in beats},
         lemons=service.seldom("lemons", _SELDOM_S, lambda: _lemons(service)),
@@ -101,13 +102,13 @@ def read(service: context.Context) -> NoticePicture:
     )
 
 
-def _silent_s(service: context.Context) -> Mapping[str, float] | None:
+def _silent_s(service: context.Context, silent: AbstractSet[str]) -> Mapping[str, float] | None:
     if "silence" not in service.journal.passes():
         return None  # a service that has just begun knows of none yet
-    if not service.silent:
+    if not silent:
         return {}
     ages = service.store.heartbeat_ages_s(cluster=service.cluster)
-    return {node: ages[node] for node in sorted(service.silent & ages.keys())}
+    return {node: ages[node] for node in sorted(silent & ages.keys())}
 
 
 def held(service: context.Context) -> Sequence[held_jobs.HeldJob]:

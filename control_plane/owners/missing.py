@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
@@ -26,18 +28,26 @@ NO_END_MAIL_BEFORE = (23, 2, 0)
 NO_REQUEUE_MAIL_FROM = (25, 11, 3)
 
 
+@dataclass(kw_only=True)
+class _Looked:
+    """What the last look found."""
+
+    ends: AbstractSet[tuple[int, datetime, str]] = frozenset()
+    """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
+
+
 def run(service: context.Context) -> None:
     """One look every two seconds; what Slurm does not send is put beside what it handed over."""
     service.seldom("missing", _EVERY_S, lambda: _look(service))
 
 
 def _look(service: context.Context) -> int:
-    now = service.clock.now()
+    now, looked = service.clock.now(), service.memory(_Looked)
     ends = list(_ends(service, release(service), now))
     keys = {(a.job_id, a.submit_at, event) for a, event in ends}
-    new = [(a, event) for a, event in ends if (a.job_id, a.submit_at, event) not in service.ends_looked_at]
+    new = [(a, event) for a, event in ends if (a.job_id, a.submit_at, event) not in looked.ends]
     if not new:
-        service.ends_looked_at = keys
+        looked.ends = keys
         return 0
     requests = mail_requests(
         service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
@@ -47,7 +57,7 @@ def _look(service: context.Context) -> int:
         for attempt, event in new
         for owed in _owed(attempt, event, requests, now)
     )
-    service.ends_looked_at = keys
+    looked.ends = keys
     return put
 
 

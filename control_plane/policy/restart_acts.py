@@ -65,20 +65,6 @@ def row_of(
     )
 
 
-@dataclasses.dataclass(kw_only=True)
-class RestartMemory:
-    """What one service remembers between its passes; another begins anew, which costs a second copy of a log at most."""
-
-    log_requests: dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]] = dataclasses.field(
-        default_factory=dict
-    )
-    """Per attempt whose log is to be kept: since when, by which request, on which node."""
-    looking: dict[uuid.UUID, tuple[datetime, list[uuid.UUID]]] = dataclasses.field(default_factory=dict)
-    """Per hang whose ranks are looked at once more: since when, by which requests."""
-    lifted_s: float = float("-inf")
-    """When exclusions were last looked at, by the monotonic clock."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Restarter:
     """Carries restarts out, one step after the other; raises SlurmAway where Slurm does not answer, and the row stays begun."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,14 +19,18 @@ _FORGET = timedelta(hours=1)
 """A log that was asked for early, and whose attempt nothing was decided about, is remembered so long."""
 
 
+class LogRequests(dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]]):
+    """Per attempt whose log is to be kept: since when, by which request, on which node. A service that begins asks again: a second copy at most."""
+
+
 def is_requested(service: context.Context, attempt: records.JobAttempt) -> bool:
     """Whether a node has been asked to keep its log."""
-    return _key(attempt) in service.restarts.log_requests
+    return _key(attempt) in service.memory(LogRequests)
 
 
 def ask(service: context.Context, attempt: records.JobAttempt, name: str, now: datetime) -> None:
     """Ask a node of the attempt, once, to keep its log. `name`: the job as scontrol is told of it."""
-    key, memory = _key(attempt), service.restarts.log_requests
+    key, memory = _key(attempt), service.memory(LogRequests)
     if key in memory:
         return
     for old in [k for k, (since, *_) in memory.items() if now - since > _FORGET]:
@@ -47,7 +52,7 @@ def kept(
 ) -> dict[str, Any] | None:
     """What became of an attempt's log, for its restart's row; None while its node is at it."""
     ask(service, attempt, name, now)
-    key, memory = _key(attempt), service.restarts.log_requests
+    key, memory = _key(attempt), service.memory(LogRequests)
     since, request, node = memory[key]
     if request is None:
         del memory[key]

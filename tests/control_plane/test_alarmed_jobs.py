@@ -67,12 +67,12 @@ def test_operators_are_told_once_a_job_and_word_and_foreign_words_stay_words(
     """A fact that no longer stands the moment it happened; a word of yesterday is no news."""
     runs(service)
     deliver(service, "n1", {"7": {"CUDA error": alarm_word(), "loss is nan": alarm_word(minutes=25 * 60)}})
-    now = picture.read(service)
+    now = picture.read(service, set())
     assert len(now.alarmed) == 2
     (fact,) = alarm.find(now)
     assert (fact.severity, fact.stands, fact.partitions) == (records.Severity.INFO, False, ("gpu",))
     assert "\x1b" not in fact.line
-    assert fact.fact_id == next(iter(alarm.find(picture.read(service)))).fact_id
+    assert fact.fact_id == next(iter(alarm.find(picture.read(service, set())))).fact_id
 
 
 @pytest.mark.parametrize(

@@ -172,9 +172,7 @@ def heal(service: context.Context) -> None:
 
 def require_all_well(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Every pass goes through, and does for the others what it is for."""
-    started = dataclasses.replace(
-        service, looked_everywhere_s=float("-inf"), green={}, silent=set(), paces={}, stalls={}
-    )
+    started = dataclasses.replace(service)
     slurm.acts.clear()
     slurm.state |= {
         n: dataclasses.replace(s, states=frozenset({"IDLE"}), reason="") for n, s in slurm.state.items()
@@ -182,8 +180,7 @@ def require_all_well(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     for task in PASSES:
         task.run(started)
     assert [a[:2] for a in slurm.acts if a[1] == "n2"] == [("drain", "n2")]
-    assert set(started.green) >= {"n1"}
-    assert isinstance(started.green["n1"], resume_policy.GreenTime)
+    assert isinstance(started.memory(resume.GreenTimes)["n1"], resume_policy.GreenTime)
     assert 8 in {v.job_id for v in service.store.verdicts()}
     list(metrics.store_metrics(started))
     rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -200,8 +202,6 @@ def switched(service: context.Context, n: int) -> None:
 
 
 def failed_tests(service: context.Context, n: int) -> None:
-    service.tests_read = False
-    service.tests_reported = set()
     service.store.add_results(
         [
             records.DiagnosticResult(
@@ -242,7 +242,8 @@ def unheard(service: context.Context, n: int) -> None:
     """Agents that fell silent while the service listened, and that it believes to be."""
     dead(service, n)
     now_s = service.clock.monotonic_s()
-    service.listening = context.AgentListening(looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s)
+    listening = service.memory(silence.AgentListening)
+    listening.looked_s, listening.looked_at, listening.doubted_s = now_s, service.clock.now(), now_s
 
 
 def _accounts_of_import(service: context.Context) -> object:
@@ -326,10 +327,9 @@ def test_a_pass_does_not_ask_once_for_each(
         service.store.remember(f"{accounting.REQUESTED_LOGS} {service.cluster}", [])
         with store.engine.begin() as connection:
             connection.execute(sa.text(f"TRUNCATE {', '.join(f'probing.{table}' for table in FILLED)}"))
-        for memory in (service.silent, service.stalls, service.paces, service.green):
-            memory.clear()
-        prepare(service, n)
-        sent.append(statements.of(lambda: work(service)))
+        begun = dataclasses.replace(service)  # a service that remembers nothing of the pass before
+        prepare(begun, n)
+        sent.append(statements.of(functools.partial(work, begun)))
     _, few, many = sent
     assert 0 < many <= few
 

@@ -445,7 +445,7 @@ def test_a_silent_agent_is_told_once(service: context.Context) -> None:
     fakes.deliver(service.store, "n2", beat_s=60.0)
     assert silence.run(service) == "silent: n1"
     assert silence.run(service) == ""
-    service.silent.clear()
+    service.memory(silence.AgentListening).silent.clear()
     silence.run(service)
     (event,) = service.store.events(kinds=["agent_silent"])
     assert (event.node, event.severity, event.detail["jobs"]) == ("n1", records.Severity.INFO, [7])
@@ -459,16 +459,15 @@ def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
         fakes.deliver(service.store, node, beat_s=60.0 if node == "n4" else 1e-6, jobs=jobs)
     slurm.state["n2"] = view.Node(name="n2", states=frozenset({"DOWN"}), reason="switched off by bob")
     now_s = service.clock.monotonic_s()  # so many at once were looked at twice before
-    service.listening = context.AgentListening(
-        looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s - 60
-    )
+    listening = service.memory(silence.AgentListening)
+    listening.looked_s, listening.looked_at, listening.doubted_s = now_s, service.clock.now(), now_s - 60
     assert silence.run(service) == "silent: n1, n2, n3"
     lost = frozenset({"ALLOCATED", "NOT_RESPONDING"})
     for node in ("n1", "n3", "n4"):
         slurm.state[node] = view.Node(name=node, states=lost, reason="Not responding")
     assert silence.run(service) == "out of Slurm's reach: n1, n3"
     assert silence.run(service) == ""
-    service.down.clear()
+    service.memory(silence.AgentListening).down.clear()
     silence.run(service)
     (event,) = service.store.events(kinds=["node_down"], nodes=["n1"])
     assert len(service.store.events(kinds=["node_down"])) == 2

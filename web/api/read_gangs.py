@@ -78,17 +78,22 @@ def _wait(wait: mesh.Wait) -> documents.MeshWait:
     )  # fmt: skip
 
 
+class _Looks(dict[int, float]):
+    """Per job when its nodes were last asked for stacks, by the monotonic clock."""
+
+
 def look(ask: operation.Ask) -> documents.Done:
     """Ask the job's nodes for their ranks' stacks and calls; they come within seconds."""
     service, gang = ask.site.service, read_jobs.gang_of(ask)
-    now_s = service.clock.monotonic_s()
-    if now_s - service.looked.get(gang.job_id, float("-inf")) < LOOK_EVERY_S:
+    looks, now_s = service.memory(_Looks), service.clock.monotonic_s()
+    if now_s - looks.get(gang.job_id, float("-inf")) < LOOK_EVERY_S:
         return documents.Done(subject=gang.ref, outcome="its nodes were asked a moment ago")
     n_nodes = gang_board.ask(service.store, gang)
     if not n_nodes:
         raise errors.NotFound(f"no node of job {gang.ref} is heard: nobody can be asked")
-    recent = {job: s for job, s in service.looked.items() if now_s - s < LOOK_EVERY_S}
-    service.looked = recent | {gang.job_id: now_s}
+    for job_id in [job for job, s in looks.items() if now_s - s >= LOOK_EVERY_S]:
+        del looks[job_id]
+    looks[gang.job_id] = now_s
     return documents.Done(
         subject=gang.ref,
         outcome=f"{n_nodes} node{'s' * (n_nodes > 1)} asked; their stacks come within seconds",

@@ -374,5 +374,6 @@ def test_who_asks_too_often_waits(service: context.Context, monkeypatch: pytest.
     fakes.deliver(service.store, "n1", jobs=(7,))
     ask = {"v": 1, "op": "ask", "job": "7", "given": QUESTION}
     assert [answer(service, ALICE, ask)["ok"] for _ in range(4)] == [True, True, True, False]
-    service.questions = [(s - 61.0, caller) for s, caller in service.questions]
+    requests = service.memory(report_door.CallersRequests)
+    requests.tables = [(s - 61.0, caller) for s, caller in requests.tables]
     assert answer(service, ALICE, ask)["ok"]

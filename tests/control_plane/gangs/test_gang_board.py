@@ -60,7 +60,7 @@ def test_only_the_owner_and_operators_are_answered(stuck: context.Context, op: s
     refused = answer(stuck, BOB, op=op, fresh=True)
     assert (refused["ok"], refused["error"]) == (False, "not_permitted")
     assert "rows" not in refused
-    assert stuck.looked == {}
+    assert stuck.memory(report_door.CallersRequests).stacks == {}
     nameless = dataclasses.replace(BOB, name="")
     assert answer(stuck, nameless, op=op)["error"] == "not_permitted"
 

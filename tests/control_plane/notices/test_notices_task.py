@@ -20,6 +20,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import kinds, messages
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.service.tasks.nodes import silence
 from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db.store import actions as store_actions
@@ -279,7 +280,7 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context,
         ]
     )
     fakes.deliver(noticing.store, "n4")
-    noticing.silent = {"n4"}
+    noticing.memory(silence.AgentListening).silent = {"n4"}
     noticing.journal.note("silence", now, 0.0, "")
     route = dataclasses.replace(noticing.config.notices.routes[0], severity="info")
     noticing.config = dataclasses.replace(

@@ -54,7 +54,7 @@ def test_a_healthy_node_elsewhere_is_no_proof_of_ours(service: context.Context) 
         beat = records.AgentHeartbeat(cluster=cluster, node="n2", at=now, started_at=now, faults=faults)
         delivery.Delivery(service.store.connection_uri(), cluster, "n2").deliver(heartbeat=beat)
     resume.follow_beats(service)
-    assert "n2" not in service.green
+    assert "n2" not in service.memory(resume.GreenTimes)
 
 
 def test_the_other_clusters_agents_are_not_ours_to_miss(service: context.Context) -> None:
@@ -62,7 +62,7 @@ def test_the_other_clusters_agents_are_not_ours_to_miss(service: context.Context
     delivery.Delivery(service.store.connection_uri(), "beta", "b7").deliver(heartbeat=beat)
     service.store.rows("SELECT pg_sleep(0.05)", {})
     assert silence.run(service) == ""
-    assert service.silent == set()
+    assert service.memory(silence.AgentListening).silent == set()
 
 
 def test_another_clusters_boot_is_no_cure(service: context.Context, slurm: fakes.FakeSlurm) -> None:
@@ -142,7 +142,7 @@ def test_our_lemons_while_the_other_cluster_is_a_night_ahead(service: context.Co
         return records.LemonScore(cluster=cluster, node=node, day=at, score=0.99, verdict="lemon", made_at=at)
 
     service.store.save_lemon_scores([score("c", "n1", day), score("zeta", "z1", day + timedelta(days=1))])
-    assert [s.node for s in notice_picture.read(service).lemons] == ["n1"]
+    assert [s.node for s in notice_picture.read(service, set()).lemons] == ["n1"]
 
 
 def test_a_service_reads_its_own_cluster(service: context.Context) -> None:

@@ -35,6 +35,16 @@ _SLACK = timedelta(seconds=60)
 """Clocks of nodes and controller may differ by this much when a Prolog is matched to a start."""
 
 
+@dataclasses.dataclass(kw_only=True)
+class _Known:
+    """What polls have found out about attempts, so that no job's history is asked for again and again."""
+
+    late_ends: set[tuple[int, datetime]] = dataclasses.field(default_factory=set)
+    """Attempts, as job and submission, that run by our rows and that polls do not list: asked for by their ids already."""
+    resized: dict[tuple[int, datetime], bool] = dataclasses.field(default_factory=dict)
+    """Job and submission of rows that began while their job ran by our rows: whether its history shows them as part of a resized attempt."""
+
+
 def run(service: context.Context) -> str:
     """One poll: new and changed attempts stored, and as often as `DEEP_EVERY` those of the whole history."""
     done = recent(service)
@@ -163,12 +173,13 @@ def _store_unlisted(
         for a in running
         if a.start_at is not None and a.start_at >= oldest and (a.job_id, a.submit_at) not in listed
     }
-    queried = set(sorted(unlisted - service.late_ends_queried)[:_MOST_UNLISTED])
+    known = service.memory(_Known)
+    queried = set(sorted(unlisted - known.late_ends)[:_MOST_UNLISTED])
     if queried:
         found = reader.history(sorted({job_id for job_id, _ in queried})).attempts
         late = [a for a in found if (a.job_id, a.submit_at) in queried]
         _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest), oldest))
-    service.late_ends_queried = (service.late_ends_queried | queried) & unlisted
+    known.late_ends = (known.late_ends | queried) & unlisted
 
 
 def _store_never_started(
@@ -204,13 +215,9 @@ def _numbered(
     """
     ids = {a.job_id for a in found}
     stored = [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
-    parts = resized_rows.parts(found, stored)
-    unread = {
-        key
-        for key, whole in parts.items()
-        if service.resized.get(key) is None or (service.resized[key] and not whole)
-    }
-    attempts = [a for a in found if not (service.resized.get(k := (a.job_id, a.submit_at)) and k in parts)]
+    parts, resized = resized_rows.parts(found, stored), service.memory(_Known).resized
+    unread = {key for key, whole in parts.items() if resized.get(key) is None or (resized[key] and not whole)}
+    attempts = [a for a in found if not (resized.get(k := (a.job_id, a.submit_at)) and k in parts)]
     known = {a.job_id for a in stored}
     gap = {
         a.job_id for a in found if a.restart_count and a.restart_count >= a.attempt and a.job_id not in known
@@ -222,7 +229,7 @@ def _numbered(
         starts = {(a.job_id, a.submit_at) for a in history}
         read = {job_id for job_id, _ in starts}
         attempts = [a for a in attempts if a.job_id not in read] + list(history)
-        service.resized.update({key: key not in starts for key in unread if key[0] in read})
+        resized.update({key: key not in starts for key in unread if key[0] in read})
     return renumber(attempts, stored)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -37,6 +38,10 @@ order by job_id
 """
 
 
+class AnsweredStalls(dict[int, uuid.UUID]):
+    """Per job the last stall for which its nodes have been asked."""
+
+
 def run(service: context.Context) -> str:
     """Asks every node of each job that has just stalled for its ranks, and names who is at fault."""
     now = service.clock.now()
@@ -44,8 +49,10 @@ def run(service: context.Context) -> str:
     running = _running(service, {e.job_id for e in events if e.job_id is not None})
     own = _own_nodes(running.values())
     latest = {e.job_id: e for e in events if e.job_id is not None and _is_of(e, own.get(e.job_id))}
-    fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
-    service.stalls = {job: e.event_id for job, e in latest.items()}
+    answered = service.memory(AnsweredStalls)
+    fresh = {job: e for job, e in latest.items() if answered.get(job) != e.event_id}
+    answered.clear()
+    answered.update({job: e.event_id for job, e in latest.items()})
     open_verdicts = service.store.gang_verdicts(open_only=True, since=now - STANDS, cluster=service.cluster)
     wanted = sorted({*latest, *(v.job_id for v in open_verdicts)})
     if not wanted:

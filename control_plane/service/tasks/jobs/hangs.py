@@ -27,15 +27,19 @@ _TTL_S = 60.0
 _STANDS = timedelta(days=30)
 
 
+class SecondLooks(dict[uuid.UUID, tuple[datetime, list[uuid.UUID]]]):
+    """Per hang whose ranks are looked at once more: since when, by which requests."""
+
+
 def run(service: context.Context) -> str:
     """One look at gangs that stand still; what was asked, decided or done."""
     policy = service.config.policy
     hang.check(policy)
     now = service.clock.now()
     open_verdicts = service.store.gang_verdicts(open_only=True, since=now - _STANDS, cluster=service.cluster)
-    service.restarts.looking = {
-        k: v for k, v in service.restarts.looking.items() if k in {g.gang_id for g in open_verdicts}
-    }
+    looks = service.memory(SecondLooks)
+    for gang_id in looks.keys() - {g.gang_id for g in open_verdicts}:
+        del looks[gang_id]
     if not open_verdicts:
         return ""
     known = restart_picture.past(service, now)
@@ -111,14 +115,14 @@ def _step(found: records.GangVerdict) -> int | None:
 
 def _ask(service: context.Context, ripe: hang.Hang, now: datetime) -> str:
     """Ask every node of the job for stacks, dumps and ranks, once; that is also what is kept of the hang."""
-    looking = service.restarts.looking
-    if ripe.verdict.gang_id in looking:
+    looks = service.memory(SecondLooks)
+    if ripe.verdict.gang_id in looks:
         return ""
     places = [
         store_actions.RequestSubject(node, ripe.attempt.job_id, ripe.attempt.cluster)
         for node in ripe.attempt.nodes
     ]
-    looking[ripe.verdict.gang_id] = (now, service.store.request_all(places, "collect", _TTL_S))
+    looks[ripe.verdict.gang_id] = (now, service.store.request_all(places, "collect", _TTL_S))
     return f"job {ripe.attempt.job_id} hangs: all nodes asked once more"
 
 
@@ -126,13 +130,11 @@ def _answered(
     service: context.Context, ripe: Sequence[hang.Hang], now: datetime
 ) -> dict[uuid.UUID, set[str]]:
     """Per gang the nodes whose heartbeat came after they had answered; no gang of which nodes are still waited for."""
-    looking = service.restarts.looking
-    beats = (
-        service.store.beats_after([i for h in ripe for i in looking[h.verdict.gang_id][1]]) if ripe else {}
-    )
+    looks = service.memory(SecondLooks)
+    beats = service.store.beats_after([i for h in ripe for i in looks[h.verdict.gang_id][1]]) if ripe else {}
     found = {}
     for one in ripe:
-        since, ids = looking[one.verdict.gang_id]
+        since, ids = looks[one.verdict.gang_id]
         nodes = {beats[i].node for i in ids if i in beats}
         if nodes >= set(one.attempt.nodes) or now - since >= PATIENCE:
             found[one.verdict.gang_id] = nodes

@@ -25,6 +25,14 @@ LIFT_EVERY_S = 15.0
 """How often it is looked whether nodes that were left out of a job are back."""
 
 
+@dataclasses.dataclass(kw_only=True)
+class _Exclusions:
+    """Nodes that restarts left out of their jobs."""
+
+    looked_s: float = float("-inf")
+    """When it was last looked whether they are back, by the monotonic clock."""
+
+
 def run(service: context.Context) -> str:
     """One look at what ended; what was decided, done, or gone on with."""
     now = service.clock.now()
@@ -32,7 +40,8 @@ def run(service: context.Context) -> str:
         _hurry_deaths(service, now)
     known = restart_picture.past(service, now)
     cases = restart_picture.ended(service, known, now) if service.config.policy.restart_ended else []
-    lifting = bool(known.excluded) and service.clock.monotonic_s() - service.restarts.lifted_s >= LIFT_EVERY_S
+    exclusions, now_s = service.memory(_Exclusions), service.clock.monotonic_s()
+    lifting = bool(known.excluded) and now_s - exclusions.looked_s >= LIFT_EVERY_S
     if not cases and not known.begun and not lifting:
         return ""
     with turns.take(service, "restarts") as mine:
@@ -44,7 +53,7 @@ def run(service: context.Context) -> str:
         words = [*_go_on(service, known.begun, queue.jobs, now)]
         words += _decide(service, cases, known, queue)
         if lifting:
-            service.restarts.lifted_s = service.clock.monotonic_s()
+            exclusions.looked_s = now_s
             words += _lift(service, known.excluded, queue, now)
     return ", ".join(words)
 

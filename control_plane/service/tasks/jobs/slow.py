@@ -38,17 +38,22 @@ class _Finding:
     detail: Mapping[str, Any]
 
 
+class GangPaces(dict[int, gang_pace.GangPace]):
+    """Per running job what its steps take."""
+
+
 def run(service: context.Context) -> str:
     """One look at the pace of every running gang; what is new."""
     jobs = rank_rows.by_job(
         rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True, cluster=service.cluster))
     )
-    for job_id in [j for j in service.paces if j not in jobs]:
-        del service.paces[job_id]
+    paces = service.memory(GangPaces)
+    for job_id in [j for j in paces if j not in jobs]:
+        del paces[job_id]
     fresh: dict[int, list[_Finding]] = {}
-    service.paces |= _known(service, [job_id for job_id in jobs if job_id not in service.paces])
-    for job_id, ranks in _on_own_nodes(service, jobs).items():
-        pace = service.paces[job_id]
+    paces.update(_known(service, [job_id for job_id in jobs if job_id not in paces]))
+    for job_id, ranks in _on_own_nodes(service, paces, jobs).items():
+        pace = paces[job_id]
         if ranks and pace.take(ranks):
             found = [t for t in _found(pace, ranks) if t.position not in pace.reported]
             fresh |= {job_id: found} if found else {}
@@ -63,7 +68,7 @@ def run(service: context.Context) -> str:
 
     bulk.load_events(service.store.connection_uri(), [event for *_, event in new])
     for attempt, t, _ in new:
-        service.paces[attempt.job_id].reported.add(t.position)
+        paces[attempt.job_id].reported.add(t.position)
     return "; ".join(f"job {a.job_id}: {t.message}" for a, t, _ in new if t.kind != "gang_pace")
 
 
@@ -102,15 +107,15 @@ _SECONDS = ("step_s", "compute_s", "input_s", "network_s")
 
 
 def _on_own_nodes(
-    service: context.Context, jobs: Mapping[int, Sequence[rank_rows.RankNow]]
+    service: context.Context, paces: GangPaces, jobs: Mapping[int, Sequence[rank_rows.RankNow]]
 ) -> dict[int, list[rank_rows.RankNow]]:
     """The ranks on the nodes that Slurm gave each job; accounting is asked where a node is new to us, or another job's."""
-    odd = [j for j, ranks in jobs.items() if not service.paces[j].nodes.issuperset(r.node for r in ranks)]
+    odd = [j for j, ranks in jobs.items() if not paces[j].nodes.issuperset(r.node for r in ranks)]
     attempts = service.store.attempts(job_ids=sorted(odd), ended=False) if odd else []
     for attempt in attempts:
-        if attempt.job_id in service.paces:
-            service.paces[attempt.job_id].nodes = frozenset(attempt.nodes)
-    return rank_rows.on_own_nodes(jobs, {j: service.paces[j].nodes for j in jobs})
+        if attempt.job_id in paces:
+            paces[attempt.job_id].nodes = frozenset(attempt.nodes)
+    return rank_rows.on_own_nodes(jobs, {j: paces[j].nodes for j in jobs})
 
 
 def _found(pace: gang_pace.GangPace, ranks: Sequence[rank_rows.RankNow]) -> Iterator[_Finding]:

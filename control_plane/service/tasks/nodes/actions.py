@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions, policy
 from probing_cluster.control_plane.service import picture, reconcile, turns
@@ -13,18 +15,29 @@ _AGAIN_S = 60.0
 """How often what a drain has answered is looked at again: a person may have changed something in Slurm."""
 
 
+@dataclass(kw_only=True)
+class Looks:
+    """When, by the monotonic clock, this task last looked."""
+
+    everywhere_s: float = float("-inf")
+    """At every node."""
+    answered_s: float = float("-inf")
+    """At faults that a drain has answered."""
+
+
 def run(service: context.Context) -> str:
     """One look at what nodes report; what was decided."""
-    everywhere = service.clock.monotonic_s() - service.looked_everywhere_s >= _EVERYWHERE_S
+    looks, now_s = service.memory(Looks), service.clock.monotonic_s()
+    everywhere = now_s - looks.everywhere_s >= _EVERYWHERE_S
     if everywhere:
-        service.looked_everywhere_s = service.clock.monotonic_s()
+        looks.everywhere_s = now_s
     fleet_view = picture.waiting(service, everywhere=everywhere)
     open_ends = everywhere and bool(reconcile.unrecorded(service, fleet_view.now))
-    again = everywhere and service.clock.monotonic_s() - service.answered_looked_at_s >= _AGAIN_S
+    again = everywhere and now_s - looks.answered_s >= _AGAIN_S
     if not open_ends and not picture.asks_for_more(fleet_view, service.config.policy, again=again):
         return ""
     if again:
-        service.answered_looked_at_s = service.clock.monotonic_s()
+        looks.answered_s = now_s
     with turns.take(service, "actions") as mine:
         if not mine:
             return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,16 @@ _WORDS = ("hold", "release", "done")
 _COMMAND_S = 120.0
 
 
+@dataclass(kw_only=True)
+class _RepairState:
+    """What this service keeps of repairs between its passes."""
+
+    repair_context: workflow.RepairContext | None = None
+    """What the workflow touches, and the rounds of tests that run in this service."""
+    orphans_sought: bool = False
+    """Whether reservations of ours without a repair were looked for since the service began."""
+
+
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained, and at every repair under way; what changed."""
     store, policy = service.store, service.config.policy
@@ -34,19 +45,19 @@ def run(service: context.Context) -> str:
         if tested
         else []
     )
-    if not drains and not incidents and service.orphans_sought:
+    kept = service.memory(_RepairState)
+    if not drains and not incidents and kept.orphans_sought:
         return ""
     with turns.take(service, "repair") as mine:
         if not mine:
             return ""
-        repair_context = service.repair_context or _repair_context(service)
-        service.repair_context = repair_context
+        repair_context = kept.repair_context = kept.repair_context or _repair_context(service)
         nodes = {n.name: n for n in service.slurm.nodes()}
         done = _opened(service, drains, nodes, {i.node for i in incidents})
         incidents = store.incidents(open_only=True, cluster=service.cluster)
         if not policy.observe_only:
             done += engine.orphans(repair_context, incidents)
-            service.orphans_sought = True
+            kept.orphans_sought = True
         done += _passed(service, repair_context, nodes, incidents)
     return ", ".join(text for text in done if text)
 
@@ -150,7 +161,7 @@ def _repair_context(service: context.Context) -> workflow.RepairContext:
         reservations=reservations.Reservations(service.run_slurm, rounds.user()),
         rounds=rounds.Rounds(config, service.store),
         clock=service.clock,
-        green=service.green,
+        green=service.memory(resume.GreenTimes),
         power=power,
         ticket=ticket,
     )

@@ -15,6 +15,10 @@ from probing_cluster.core import errors, records, vocabulary
 _BEGUN = "resume begun; its outcome was not recorded"
 
 
+class GreenTimes(dict[str, resume_policy.GreenTime]):
+    """Nodes whose agents show no fault, and since when."""
+
+
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
@@ -45,12 +49,13 @@ def follow_beats(service: context.Context) -> None:
     """Keep every node's green time up to date."""
     ages = service.store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in service.store.heartbeats(cluster=service.cluster)}
+    green_times = service.memory(GreenTimes)
     for node, beat in beats.items():
-        green = resume_policy.follow(service.green.get(node), beat, ages.get(node))
+        green = resume_policy.follow(green_times.get(node), beat, ages.get(node))
         if green is None:
-            service.green.pop(node, None)
+            green_times.pop(node, None)
         else:
-            service.green[node] = green
+            green_times[node] = green
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +137,7 @@ def _patient(
     return resume_policy.DrainedNode(
         drain=drain,
         kinds=frozenset(e.kind for e in events),
-        green=service.green.get(drain.node),
+        green=service.memory(GreenTimes).get(drain.node),
         booted_at=max(booted, default=None),
         past=tuple(past),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from probing_cluster.attribution.passes import node_clocks
@@ -31,29 +32,47 @@ MOST_AT_ONCE_FRAC = 0.5
 LOG = logging.getLogger("probing.silence")
 
 
+@dataclass(kw_only=True)
+class AgentListening:
+    """How the service has looked at the agents; since when they can be heard is the database's (`listen_anew`)."""
+
+    silent: set[str] = field(default_factory=set)
+    down: set[str] = field(default_factory=set)
+    """Silent nodes of which it is written that Slurm does not reach them either."""
+    looked_s: float = 0.0
+    """The last look, by the monotonic clock."""
+    looked_at: datetime | None = None
+    """The same by the wall clock; None before the first."""
+    missed: bool = False
+    """Whether the database did not answer the last look."""
+    doubted_s: float = float("-inf")
+    """When most agents were last silent together, by the monotonic clock: they were given the time to be heard."""
+
+
 def run(service: context.Context) -> str:
     """One look at every agent's age; the nodes that fell silent.
 
     Nobody is silent while nobody listened: an agent's silence counts from when it could be heard again.
     """
-    store = service.store
-    silences = _silences_s(service)
+    store, listening = service.store, service.memory(AgentListening)
+    silences = _silences_s(service, listening)
     ages = store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in store.heartbeats(cluster=service.cluster)}
     clocks = node_clocks.read(store, service.config.cluster.name)
     silent = {n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > MISSED_BEATS * b.beat_s}
     # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
-    fresh = sorted(silent - service.silent)
+    fresh = sorted(silent - listening.silent)
     now_s = service.clock.monotonic_s()
-    if len(fresh) > max(2, MOST_AT_ONCE_FRAC * len(beats)) and now_s - service.listening.doubted_s >= DOUBT_S:
+    if len(fresh) > max(2, MOST_AT_ONCE_FRAC * len(beats)) and now_s - listening.doubted_s >= DOUBT_S:
         _listen_anew(service)
-        service.listening = dataclasses.replace(service.listening, doubted_s=now_s)
+        listening.doubted_s = now_s
         return ""
     _save(service, [_event(service, beats[node], ages[node], clocks) for node in fresh])
-    service.silent, service.down = silent, service.down & silent
-    unreached = _unreached(service, {n: beats[n] for n in silent if _is_due(ages[n])})
+    listening.silent, listening.down = silent, listening.down & silent
+    due = {n for n in silent if _is_due(ages[n])} - listening.down
+    unreached = _unreached(service, due)
     _save(service, [_down(service, beats[node], ages[node], clocks) for node in unreached])
-    service.down |= set(unreached)
+    listening.down |= set(unreached)
     words = (("silent", fresh), ("out of Slurm's reach", unreached))
     return "; ".join(f"{what}: {', '.join(nodes)}" for what, nodes in words if nodes)
 
@@ -71,13 +90,12 @@ def _is_due(age_s: float) -> bool:
     return age_s <= OFTEN_S or (age_s <= RECENT_S and age_s % SELDOM_S < EVERY_S)
 
 
-def _unreached(service: context.Context, beats: Mapping[str, records.AgentHeartbeat]) -> list[str]:
-    """The silent nodes that slurmctld does not reach either and for which no event is written yet; Slurm is asked at most once."""
+def _unreached(service: context.Context, silent: set[str]) -> list[str]:
+    """Which of these slurmctld does not reach either; Slurm is asked at most once."""
     # Also one whose last beat names no job: it may have begun one since.
-    candidates = beats.keys() - service.down
-    if not candidates:
+    if not silent:
         return []
-    return sorted(n.name for n in service.slurm.nodes() if n.name in candidates and GONE in n.states)
+    return sorted(n.name for n in service.slurm.nodes() if n.name in silent and GONE in n.states)
 
 
 def _down(
@@ -94,38 +112,36 @@ def _down(
     )
 
 
-def _silences_s(service: context.Context) -> Mapping[str, float]:
+def _silences_s(service: context.Context, listening: AgentListening) -> Mapping[str, float]:
     """Node to seconds for which its agent could have been heard and was not; counted anew where nobody could be heard."""
-    before, now_s, now = service.listening, service.clock.monotonic_s(), service.clock.now()
+    now_s, now = service.clock.monotonic_s(), service.clock.now()
     try:
         silences = service.store.silences_s(cluster=service.cluster)
-        gap_s = _gap_s(before, now_s, now, silences)
-        if before.missed or gap_s > STOPPED_S or _waits_for_agents(service):
+        gap_s = _gap_s(listening, now_s, now, silences)
+        if listening.missed or gap_s > STOPPED_S or _waits_for_agents(service, listening):
             LOG.warning("silence counts anew", extra={"fields": {"gap_s": round(gap_s, 1)}})
             _listen_anew(service)
             silences = service.store.silences_s(cluster=service.cluster)
     except errors.DatabaseUnavailable:
-        service.listening = dataclasses.replace(before, missed=True)
+        listening.missed = True
         raise
-    service.listening = dataclasses.replace(before, looked_s=now_s, looked_at=now, missed=False)
+    listening.looked_s, listening.looked_at, listening.missed = now_s, now, False
     return silences
 
 
-def _waits_for_agents(service: context.Context) -> bool:
+def _waits_for_agents(service: context.Context, listening: AgentListening) -> bool:
     """Whether agents may still wait before they try again: at the service's start, if the database's was only just before.
 
     Some that were turned away while it was down have come back already, so others' silence shows no gap.
     """
-    if service.listening.looked_at is not None:
+    if listening.looked_at is not None:
         return False
     ages = service.store.heartbeat_ages_s(cluster=service.cluster)
     up_s = service.store.server_up_s()
     return up_s < delivery_loop.BACKOFF_MOST_S + STOPPED_S and any(age > up_s for age in ages.values())
 
 
-def _gap_s(
-    before: context.AgentListening, now_s: float, now: datetime, silences: Mapping[str, float]
-) -> float:
+def _gap_s(before: AgentListening, now_s: float, now: datetime, silences: Mapping[str, float]) -> float:
     """Seconds for which nobody may have listened: since the last look, by either clock, or since anybody at all was heard."""
     if before.looked_at is None:
         return min(silences.values(), default=0.0)

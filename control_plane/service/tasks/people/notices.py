@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from probing_cluster.control_plane.outbox import queue
 
 
+class _FailingSince(dict[str, datetime]):
+    """Per task since when it has not worked."""
+
+
 def run(service: context.Context) -> str:
     """One look; what was put on its way."""
     config = service.config
@@ -22,7 +26,7 @@ def run(service: context.Context) -> str:
 
     routes.check(config, [k.name for k in (*kinds.REGISTER, blind.KIND)])
     now = service.clock.now()
-    found = blind.facts(service.journal, service.blind_since, config.notices.blind_s, now)
+    found = blind.facts(service.journal, service.memory(_FailingSince), config.notices.blind_s, now)
     put = blind.notify(config, found, now)
     try:
         put += _due(service, now)
@@ -36,11 +40,12 @@ def run(service: context.Context) -> str:
 def _due(service: context.Context, now: datetime) -> list[queue.QueuedMessage]:
     from probing_cluster.control_plane.notices import kinds, picture
     from probing_cluster.control_plane.service import turns
+    from probing_cluster.control_plane.service.tasks.nodes import silence
 
     with turns.take(service, "notices") as mine:
         if not mine:
             return []
-        now_picture = picture.read(service)
+        now_picture = picture.read(service, service.memory(silence.AgentListening).silent)
         found = {kind.name: facts for kind in kinds.REGISTER if (facts := kind.find(now_picture)) is not None}
         listed = {name: list(facts) for name, facts in found.items()}
         return book(service).notify(listed, now, now_picture.where)

@@ -95,7 +95,7 @@ def test_the_other_clusters_hang_is_not_decided_here(service: context.Context) -
 
 def test_the_other_clusters_hang_is_not_announced_here(service: context.Context) -> None:
     foreign_hang(service)
-    picture = notice_picture.read(service)
+    picture = notice_picture.read(service, set())
     assert (picture.gangs, picture.attempts) == ([], {})
 
 

@@ -199,7 +199,7 @@ def test_killed_at_any_line_it_ends_in_the_same_state(
             restarts.run(service)
     for _ in range(3):
         service.clock.at += timedelta(seconds=31)  # type: ignore[attr-defined]
-        service.restarts = restart_acts.RestartMemory()
+        service = dataclasses.replace(service)
         restarts.run(service)
     assert (slurm.held[7].state, slurm.held[7].restart_count) == ("PENDING", 1)
     assert (slurm.held[7].excluded_nodes, slurm.held[7].held_by_requeue) == (("n2",), False)
@@ -283,7 +283,7 @@ def test_a_log_that_no_restart_truncates_is_not_copied(
     fakes.deliver(service.store, "n1", at=fakes.NOW)
     slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}), **own)
     assert restarts.run(service) == ""
-    assert service.restarts.log_requests == {}
+    assert service.memory(kept_logs.LogRequests) == {}
 
 
 def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: fakes.FakeSlurm) -> None:

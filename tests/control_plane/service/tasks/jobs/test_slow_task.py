@@ -37,7 +37,7 @@ def test_a_slow_rank_is_told_once_with_its_node_and_numbers(service: context.Con
     announced = run_windows(service, 4, {5: 1.2})
     assert len(announced) == 1
     assert announced[0].startswith("job 7: rank 5 is slow: computing takes it 0.2")
-    service.paces.clear()
+    service.memory(slow.GangPaces).clear()
     run_windows(service, 4, {5: 1.2}, first=4)
     (event,) = events(service)
     assert (event.kind, event.code, event.node, event.job_id) == ("rank_slow", "compute", "n3", 7)
@@ -70,7 +70,7 @@ def test_drift_is_held_against_the_beginning_across_a_restart_of_the_service(
     """The beginning is an event of its own: a service that starts later knows it."""
     service.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", "n3", "n4")])
     run_windows(service, 12, {})
-    service.paces.clear()
+    service.memory(slow.GangPaces).clear()
     announced = run_windows(service, 12, dict.fromkeys(range(8), 1.5), first=12)
     assert len(announced) == 1
     assert "the whole job has slowed down: computing takes 0.3" in announced[0]
@@ -92,7 +92,7 @@ def test_a_beginning_that_a_node_made_up_stops_nobodys_pass(
     delivery.Delivery(service.store.connection_uri(), "c", node).deliver(events=[forged])
     gang_rows.beat(service.store, 8, gang_rows.gang(0))
     slow.run(service)
-    service.paces.clear()
+    service.memory(slow.GangPaces).clear()
     assert run_windows(service, 4, {5: 1.2})
 
 
@@ -131,5 +131,5 @@ def test_a_node_that_is_none_of_the_jobs_makes_no_rank_slow(service: context.Con
         delivery.Delivery(service.store.connection_uri(), "c", "n9").deliver(heartbeat=beat)
         run_windows(service, 1, {}, first=index)
     assert events(service) == []
-    assert service.paces[7].nodes == {"n1", "n2", "n3", "n4"}
-    assert len(service.paces[7].windows) == 8
+    assert service.memory(slow.GangPaces)[7].nodes == {"n1", "n2", "n3", "n4"}
+    assert len(service.memory(slow.GangPaces)[7].windows) == 8

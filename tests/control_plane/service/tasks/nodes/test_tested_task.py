@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from datetime import timedelta
-from types import SimpleNamespace
 
 import fakes
 import psycopg
 
+from probing_cluster.control_plane import context
 from probing_cluster.control_plane.service.tasks.nodes import tested
 from probing_cluster.core import records, settings
 from probing_cluster.db import store as db_store
@@ -31,11 +31,19 @@ def result(at_s: float, **more: object) -> records.DiagnosticResult:
     )  # fmt: skip
 
 
-def service(store: db_store.Store, round_s: float = 1200.0) -> SimpleNamespace:
-    clock = SetClock(fakes.NOW)
-    clock.at = fakes.NOW + timedelta(hours=1)
-    config = settings.Settings(diagnostics=settings.DiagnosticsSettings(round_s=round_s))
-    return SimpleNamespace(config=config, store=store, clock=clock, tests_read=False, tests_reported=set())
+def service(
+    store: db_store.Store, at: timedelta = timedelta(hours=1), round_s: float = 1200.0
+) -> context.Context:
+    config = settings.Settings(
+        cluster=settings.ClusterSettings(name="c"), diagnostics=settings.DiagnosticsSettings(round_s=round_s)
+    )
+    return context.Context(
+        config=config,
+        store=store,
+        run_slurm=fakes.Sacct(),
+        slurm=fakes.FakeSlurm(),
+        clock=SetClock(fakes.NOW + at),
+    )
 
 
 def test_a_failed_test_is_one_event_however_often_it_is_looked_at(store: db_store.Store) -> None:
@@ -69,8 +77,7 @@ def test_it_shows_in_the_report_of_the_job_that_died_there(store: db_store.Store
     later = dataclasses.replace(attempt, job_id=8, nodes=("n2",))
     store.upsert_attempts([attempt, later])
     store.add_results([result(-600, message="before"), result(600), result(90_000, message="much later")])
-    late = service(store)
-    late.clock.at = fakes.NOW + timedelta(days=2)
+    late = service(store, timedelta(days=2))
     tested.run(late)
 
     def shown(job: str) -> str:
