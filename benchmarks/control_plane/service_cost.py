@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import shutil
@@ -108,8 +109,12 @@ class Slurm:
             return _FIELDS.replace(",", " ").encode()
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")
-        since = datetime.fromisoformat(f"{arguments[arguments.index('-S') + 1]}+00:00")
-        listed = (row for end, row in self._lines if end >= since)
+        given = dict(itertools.pairwise(arguments))
+        since = datetime.fromisoformat(given["-S"]).replace(tzinfo=UTC)
+        jobs = given["-j"].split(",") if "-j" in given else None
+        listed = (
+            row for end, row in self._lines if end >= since and (jobs is None or row["JobIDRaw"] in jobs)
+        )
         lines = [fields, *([row.get(f, "") for f in fields] for row in listed)]
         return "".join(delimiter.join(line) + "\n" for line in lines).encode()
 
