@@ -195,7 +195,7 @@ def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
     notices.run(noticing)
     assert sink.titles[1:] == ["[c] Drained: n[1-2] (xid)"]
     for n in range(3):
-        drain(noticing, "n4", f"probing: kind{n} x")
+        drain(noticing, "n4", f"probing: kind{n} x", severity=records.Severity.LOW)
         notices.run(noticing)
     held = [g.held for g in notices.book(noticing).groups() if g.held]
     assert held == [{"ops": "3 messages within the hour already"}]
@@ -203,6 +203,21 @@ def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
     notices.run(noticing)
     assert len(sink.posts) == 5
     assert [g.held for g in notices.book(noticing).groups() if g.held] == []
+
+
+def test_low_messages_hold_back_none_of_severity_high(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """What users' jobs cause may use up the rate of the low ones only; the high ones have as much to themselves."""
+    route = dataclasses.replace(noticing.config.notices.routes[0], per_hour=1)
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
+    )
+    for node, severity in (("n1", "low"), ("n2", "low"), ("n3", "high"), ("n4", "high")):
+        drain(noticing, node, f"probing: kind{node} x", severity=records.Severity(severity))
+        notices.run(noticing)
+    assert sink.titles == ["[c] Drained: n1 (kindn1)", "[c] Drained: n3 (kindn3)"]
+    held = {f.nodes: g.held for g in notices.book(noticing).groups() for f in g.facts.values() if g.held}
+    why = {"ops": "1 messages within the hour already"}
+    assert held == {("n2",): why, ("n4",): why}
 
 
 def test_a_server_that_refuses_gets_it_later_and_once(noticing: context.Context, sink: web_sink.Sink) -> None:
