@@ -19,6 +19,7 @@ _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
 )
+_PARTLY_READ_LOG = "The error may stand in what was not read of its log: {files}. `grep -nE 'Traceback|[Ee]rror' FILE | head` shows where errors begin. "
 _REQUEUED = "The job is requeued under the same id and waits to start again."
 _PART_FAILED = (
     "If the failed part matters, fix it and submit the job again. With `set -eo pipefail` at its top, "
@@ -70,6 +71,8 @@ def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
         step = _EMPTY_LOG
     elif verdict.cause == "user_error" and view.unread_files:
         step = _UNREAD_LOG.format(files=view.unread_files)
+    elif verdict.cause == "user_error" and not verdict.evidence and view.partly_read_files:
+        step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
     if view.unopened_files:
         step = f"Slurm could not open {view.unopened_files}. {step}"
     return step if not step or step.endswith((".", "!", "?", "…")) else f"{step}."
