@@ -65,6 +65,10 @@ class FakeSlurm:
         self.down = False
         self.outcome: slurm_nodes.Outcome | None = None
 
+    def cluster_name(self) -> str:
+        self._answer()
+        return "c"
+
     def nodes(self) -> list[view.Node]:
         self._answer()
         return list(self.state.values())
