@@ -11,6 +11,8 @@ from probing_cluster.reports import attempt_view, phrase
 _MOST_STEPS = 3
 _NOTHING = "Nothing: "
 """The beginning of a next step that asks for nothing (taxonomy.toml)."""
+_LOOK_AT_OUTPUT = "Look at the program's own output"
+"""Begins a next step that points to the job's output (taxonomy.toml, `verdict.next_steps`)."""
 _EMPTY_LOG = (
     "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
     "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
@@ -67,11 +69,12 @@ def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
 def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
     """The verdict's next step as a sentence; a step that points to an output that is empty or unread is replaced."""
     step = verdict.next_step.strip()
-    if verdict.cause == "user_error" and view.has_empty_log:
+    points_to_it = verdict.cause == "user_error" and step.startswith(_LOOK_AT_OUTPUT)
+    if points_to_it and view.has_empty_log:
         step = _EMPTY_LOG
-    elif verdict.cause == "user_error" and view.unread_files:
+    elif points_to_it and view.unread_files:
         step = _UNREAD_LOG.format(files=view.unread_files)
-    elif verdict.cause == "user_error" and not verdict.evidence and view.partly_read_files:
+    elif points_to_it and not verdict.evidence and view.partly_read_files:
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
     if view.unopened_files:
         step = f"Slurm could not open {view.unopened_files}. {step}"

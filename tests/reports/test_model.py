@@ -7,9 +7,10 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent.jobs import log_parts
-from probing_cluster.reports import job_ref, model, rows
+from probing_cluster.reports import advice, job_ref, model, rows
 
 NOW = example.at("15:00:00")
 
@@ -267,6 +268,19 @@ def test_nobody_is_sent_to_an_empty_log(
     log = rows.JobLog(node="n1", at=first.start_at, stream="stdout", path="/home/a/o", **changes)  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
     assert build(found).advice[0].startswith(words)
+
+
+def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.ReportRows) -> None:
+    """timeout(1) ended the command: what to do about it is known without a word of the program."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    own = dataclasses.replace(
+        verdict, cause="user_error", next_step="Give timeout(1) more time.", evidence=()
+    )
+    log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o")  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    assert build(found).advice[0] == "Give timeout(1) more time."
+    assert taxonomy.cause("user_error").next_step.startswith(advice._LOOK_AT_OUTPUT)
 
 
 def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.ReportRows) -> None:
