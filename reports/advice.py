@@ -11,6 +11,8 @@ from probing_cluster.reports import attempt_view, phrase
 _MOST_STEPS = 3
 _NOTHING = "Nothing: "
 """The beginning of a next step that asks for nothing (taxonomy.toml)."""
+_LOOK_AT_OUTPUT = "Look at the program's own output"
+"""Begins a next step that points to the job's output (taxonomy.toml, `verdict.next_steps`)."""
 _EMPTY_LOG = (
     "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
     "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
@@ -19,6 +21,7 @@ _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
 )
+_PARTLY_READ_LOG = "The error may stand in what was not read of its log: {files}. `grep -nE 'Traceback|[Ee]rror' FILE | head` shows where errors begin. "
 _REQUEUED = "The job is requeued under the same id and waits to start again."
 _PART_FAILED = (
     "If the failed part matters, fix it and submit the job again. With `set -eo pipefail` at its top, "
@@ -66,10 +69,13 @@ def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
 def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
     """The verdict's next step as a sentence; a step that points to an output that is empty or unread is replaced."""
     step = verdict.next_step.strip()
-    if verdict.cause == "user_error" and view.has_empty_log:
+    points_to_it = verdict.cause == "user_error" and step.startswith(_LOOK_AT_OUTPUT)
+    if points_to_it and view.has_empty_log:
         step = _EMPTY_LOG
-    elif verdict.cause == "user_error" and view.unread_files:
+    elif points_to_it and view.unread_files:
         step = _UNREAD_LOG.format(files=view.unread_files)
+    elif points_to_it and not verdict.evidence and view.partly_read_files:
+        step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
     if view.unopened_files:
         step = f"Slurm could not open {view.unopened_files}. {step}"
     return step if not step or step.endswith((".", "!", "?", "…")) else f"{step}."

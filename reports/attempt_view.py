@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -25,6 +26,9 @@ FAILED_STATES = frozenset(
 
 STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 """States of attempts that a person or Slurm stopped; reports do not say that these died."""
+
+_PARTLY_READ = re.compile(r"\d of \d+ bytes")
+"""Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
 
 
 @records.record
@@ -117,6 +121,11 @@ class AttemptView:
     def has_empty_log(self) -> bool:
         """True if all of its output files were read and hold no line."""
         return bool(self.logs) and not any(log.why or any(log.tail) for log in self.logs)
+
+    @property
+    def partly_read_files(self) -> str:
+        """Its output files of which only a part was read, each with how much; empty for none."""
+        return " and ".join(f"{log.path} ({log.note})" for log in self.logs if _PARTLY_READ.search(log.note))
 
     @property
     def unopened_files(self) -> str:

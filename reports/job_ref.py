@@ -6,7 +6,7 @@ Slurm uses ids again: `123@2026-11-12` is the last job of that id that was submi
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from probing_cluster.core import clock, errors, records
 
@@ -30,7 +30,10 @@ class JobRef:
     )
 
     def __str__(self) -> str:
-        return self.name if self.until is None else f"{self.name}@{clock.iso_z(self.until)}"
+        if self.until is None:
+            return self.name
+        whole_day = self.until.timetz() == time.max.replace(tzinfo=UTC)
+        return f"{self.name}@{f'{self.until:%Y-%m-%d}' if whole_day else clock.iso_z(self.until)}"
 
     @property
     def name(self) -> str:

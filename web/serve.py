@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import slurm_actions
 from probing_cluster.core import errors, logs, network_address, secret_file, settings
 from probing_cluster.db import engines
@@ -17,6 +20,7 @@ from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.web import app, connection_limits, scoped_rows
 
+LOG = logging.getLogger("probing.web")
 _GRACE_S = 2
 """Streams never end by themselves; without a bound the server would wait for them."""
 _MOST_CONNECTIONS = 2000
@@ -35,9 +39,26 @@ def main(config: settings.Settings) -> int:
             stopping=threading.Event(), in_children=True, aside=aside,
         )  # fmt: skip
         site = app.make_site(service, reader_url)
-        server = uvicorn.Server(options(config.web, app.make(site), host, port))
+        server = Server(options(config.web, app.make(site), host, port), web_keys.base_url(config))
         server.run()
         return 0 if server.started else 1
+
+
+class Server(uvicorn.Server):
+    """Says where browsers reach it once it listens."""
+
+    def __init__(self, config: uvicorn.Config, url: str) -> None:
+        super().__init__(config)
+        self._url = url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        if self.started:
+            LOG.info(
+                "pages and API are served",
+                extra={"fields": {"url": self._url, "log_in": "probing-ctl web login"}},
+            )
 
 
 def aside(work: Callable[[], object]) -> None:

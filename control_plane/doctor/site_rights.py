@@ -130,15 +130,21 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.DoctorFind
             why="whoever can read it can connect",
             fix="take the password out of it: passfile= or sslkey= in the URL names a private file",
         )
-    keys = (database_url.parameters(url).get("sslkey", "") for url in urls)
-    named = (
-        config.mail.password_file,
-        config.lemon.webhook_secret_file,
-        config.service.tls_key,
-        *keys,
-        *(r.url_file for r in config.notices.routes),
-    )
-    for secret in filter(None, dict.fromkeys(named)):
+    named = {
+        "[mail] password_file": config.mail.password_file,
+        "[lemon] webhook_secret_file": config.lemon.webhook_secret_file,
+        "[service] tls_key": config.service.tls_key,
+        "sslkey= in [database] url": database_url.parameters(config.database.url).get("sslkey", ""),
+        "sslkey= in [agent] database_url": database_url.parameters(config.agent.database_url).get(
+            "sslkey", ""
+        ),
+        **{f"url_file of [[notices.routes]] {r.name}": r.url_file for r in config.notices.routes},
+    }
+    settings_of: dict[str, list[str]] = {}
+    for setting, secret in named.items():
+        settings_of.setdefault(secret, []).append(setting)
+    settings_of.pop("", None)
+    for secret, setting_names in settings_of.items():
         try:
             secret_file.require_private(Path(secret))
         except errors.SettingsError as exc:
@@ -147,7 +153,7 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.DoctorFind
                 "secrets",
                 str(exc),
                 why=why,
-                fix=safe_fix.for_secret(Path(secret), "the setting that names it"),
+                fix=safe_fix.for_secret(Path(secret), " and ".join(setting_names)),
             )
 
 

@@ -30,6 +30,11 @@ class Fact:
     stands: bool = records.doc(
         "true for what lasts: it is over once no pass finds it any more", default=False
     )
+    title: str = records.doc(
+        "begins the message's title if all of its facts have the same; else that of the kind does", default=""
+    )
+    about: str = records.doc("what the title names in brackets; empty = the cause", default="")
+    job: str = records.doc("the one job concerned, as its owner names it; empty for none", default="")
 
 
 Find = Callable[[picture.NoticePicture], Iterable[Fact] | None]
@@ -42,16 +47,17 @@ class Kind:
 
     name: str = records.doc("its word, in routes and lists")
     meaning: str = records.doc("what it is about, for the manual")
-    title: str = records.doc("begins the message's title")
+    title: str = records.doc("begins the message's title where its facts do not agree on another")
     find: Find = records.doc("finds its facts")
-    command: str = records.doc("where to look next")
+    command: str = records.doc("where to look next; JOB in it stands for the job concerned")
 
 
 def title(kind: Kind, facts: Sequence[Fact], *, over: bool, place: str = "") -> str:
     """`Node drained: gpu[17-18] (xid)`, with ` at leaf leaf12` where the nodes share that place."""
     nodes = hostlist.compress(sorted({n for f in facts for n in f.nodes}))
-    cause = facts[0].cause if facts else ""
-    words = f"{kind.title}: {nodes}" if nodes else kind.title
+    cause = (facts[0].about or facts[0].cause) if facts else ""
+    head = (facts[0].title if len({f.title for f in facts}) == 1 else "") or kind.title
+    words = f"{head}: {nodes}" if nodes else head
     text = f"{words} ({cause})" if cause else words
     text += f" at {place}" if place and place != cause else ""
     return harmless(f"Over: {text}" if over else text, 160)

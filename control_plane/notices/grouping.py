@@ -190,6 +190,7 @@ def _fact_row(one: fact.Fact) -> dict[str, Any]:
         "nodes": list(one.nodes[:1000]),
         "partitions": list(one.partitions[:100]),
         "stands": one.stands,
+        **records.json_fields(one, "title", "about", "job"),
     }
 
 
@@ -230,4 +231,7 @@ def _fact(fact_id: str, row: Mapping[str, Any]) -> fact.Fact:
         nodes=tuple(row["nodes"]),
         partitions=tuple(row["partitions"]),
         stands=row["stands"],
+        title=row.get("title", ""),
+        about=row.get("about", ""),
+        job=row.get("job", ""),
     )

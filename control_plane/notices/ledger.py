@@ -51,7 +51,7 @@ class NoticeLedger:
         after = {
             **document,
             "groups": grouping.to_rows(groups),
-            "rates": {route: [clock.iso_z(at) for at in times] for route, times in sent_at.items()},
+            "rates": {rate: [clock.iso_z(at) for at in times] for rate, times in sent_at.items()},
         }
         self._save(document, after)
         return put
@@ -91,7 +91,7 @@ class NoticeLedger:
         for route in self.config.notices.routes if kind is not None else ():
             if sent.get(route.name) == group.revision or not routes.wants(route, group):
                 continue
-            lately = sent_at.setdefault(route.name, [])
+            lately = sent_at.setdefault(routes.rate(route, group), [])
             if why := routes.holds(route, group, self.config, now, lately):
                 held[route.name] = why
                 continue

@@ -84,7 +84,8 @@ def _lines(kind: fact.Kind, group: grouping.NoticeGroup, *, over: bool) -> Itera
     if len(facts) > grouping.MOST_LINES:
         yield f"and {len(facts) - grouping.MOST_LINES} before"
     if not over:
-        yield f"See: {kind.command}"
+        jobs = {one.job for one in _shown(group)}
+        yield f"See: {kind.command.replace('JOB', jobs.pop()) if len(jobs) == 1 and jobs != {''} else kind.command}"
     yield f"ref {group.group_id}.{group.revision}"
 
 

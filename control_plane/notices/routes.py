@@ -57,7 +57,7 @@ def holds(
     now: datetime,
     sent_at: Sequence[datetime],
 ) -> str:
-    """Why the group's latest revision does not go there now; empty when it does. `sent_at`: what went there lately."""
+    """Why the group's latest revision does not go there now; empty when it does. `sent_at`: what went there lately of its `rate`."""
     quiet_until = _quiet_until(route, config, now)
     if quiet_until and group.severity is not records.Severity.HIGH:
         return f"quiet hours until {quiet_until}"
@@ -68,6 +68,11 @@ def holds(
     if sum(now - at < HOUR for at in sent_at) >= route.per_hour:
         return f"{route.per_hour} messages within the hour already"
     return ""
+
+
+def rate(route: settings.NoticeRoute, group: grouping.NoticeGroup) -> str:
+    """What the group's messages are counted under: severity high apart, so that what users' jobs cause holds none of it back."""
+    return f"{route.name} high" if group.severity is records.Severity.HIGH else route.name
 
 
 def _quiet_until(route: settings.NoticeRoute, config: settings.Settings, now: datetime) -> str:
@@ -97,6 +102,6 @@ def _hours(route: settings.NoticeRoute) -> tuple[time, time] | None:
 
 
 def rates(rows: Mapping[str, Sequence[str]], now: datetime) -> dict[str, list[datetime]]:
-    """Route to when something went there within the last hour."""
-    found = {route: [datetime.fromisoformat(text) for text in texts] for route, texts in rows.items()}
-    return {route: [at for at in times if now - at < HOUR] for route, times in found.items()}
+    """Each `rate` to when its messages of the last hour went out."""
+    found = {name: [datetime.fromisoformat(text) for text in texts] for name, texts in rows.items()}
+    return {name: [at for at in times if now - at < HOUR] for name, times in found.items()}

@@ -13,6 +13,8 @@ from probing_cluster.slurm_plugins import commands
 
 _NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
 _MOST_NODES = 3
+_NONE = "(null)"
+"""What squeue prints for a job without a dependency."""
 DEADLINE_S = 4.0
 """For Slurm's answer; a user's command waits 15 s for ours (`reports.asking.door`)."""
 
@@ -30,19 +32,23 @@ def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
     """What the job waits for; None where no such job waits. Raises SlurmAway where Slurm does not answer in time."""
     squeue = commands.within(service.run_slurm, DEADLINE_S)
     try:
-        output = squeue("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
+        output = squeue("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%E|%r")
     except commands.SlurmAway:
         raise
     except errors.SlurmUnavailable:  # it knows no such job
         return None
-    user, account, reason = ([*output.decode("utf-8", "replace").split("\n")[0].split("|", 2), "", ""])[:3]
+    line = output.decode("utf-8", "replace").split("\n")[0]
+    user, account, depends_on, reason = [*line.split("|", 3), "", "", ""][:4]
     if not reason:
         return None
-    return WaitingJob(words=f"{_words(ref, reason)}{_kept_out(service, reason)}", user=user, account=account)
+    depends_on = "" if depends_on == _NONE or "Dependency" not in reason else depends_on
+    words = _words(ref, reason, depends_on)
+    return WaitingJob(words=f"{words}{_kept_out(service, reason)}", user=user, account=account)
 
 
-def _words(ref: job_ref.JobRef, reason: str) -> str:
-    known, shown = pending_reasons.of(reason), sanitize.clean(reason, 100)
+def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:
+    known = pending_reasons.of(reason)
+    shown = ", ".join(sanitize.clean(text, 100) for text in (reason, depends_on) if text)
     if known is None:
         return f"job {ref} waits ({shown}): it has not started yet, there is nothing to report of it"
     why = known.words.format(job=ref)

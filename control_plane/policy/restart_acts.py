@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,11 +25,13 @@ PATIENCE = timedelta(seconds=120)
 NOT_DONE = "the service ended before it was done"
 ENDED = "the job has ended"
 ENDING = "its ranks are being ended"
+COPYING = "its log is being copied"
+
+KeepLog = Callable[[records.Drain], str]
+"""Has the log of a restart that was begun kept: what became of it, in words; empty while the copy is being made."""
 
 
-def row_of(
-    decision: restart.RestartDecision, cluster: str, now: datetime, log: Mapping[str, Any]
-) -> records.Drain:
+def row_of(decision: restart.RestartDecision, cluster: str, now: datetime) -> records.Drain:
     """The decision as it is recorded before anything is done."""
     attempt, verdict = decision.case.attempt, decision.case.verdict
     death = decision.case.deaths[-1] if decision.case.deaths else None
@@ -46,7 +48,6 @@ def row_of(
         "cause": verdict.cause,
         "step": death.step if death else None,
         "loop": decision.loop or None,
-        **log,
     }
     return records.Drain(
         drain_id=uuid.uuid4(),
@@ -72,6 +73,8 @@ class Restarter:
     slurm: actions.SlurmOperations
     ledger: actions.ActionLedger
     now: datetime
+    keep_log: KeepLog | None = None
+    """Has the log of a restart copied, which the new start truncates; None keeps no log."""
 
     def begin(self, row: records.Drain) -> records.Drain:
         """Do a decision whose row is stored; the row as it stands then."""
@@ -109,7 +112,10 @@ class Restarter:
         return row.action == "restart" or self.now - row.at < PATIENCE
 
     def _place(self, row: records.Drain) -> records.Drain:
-        """The job is held: leave its culprit out, set its dependents again, release it."""
+        """The job is held: have its log kept, leave its culprit out, set its dependents again, release it."""
+        row, copying = self._keep(row)
+        if copying:
+            return self._note(row, f"{view.BEGUN}: {COPYING}")
         troubles = [*self._exclude(row), *self._depend(row)]
         if troubles and self.now - row.at < PATIENCE:
             return self._note(row, f"{view.BEGUN}: {troubles[0]}")
@@ -117,6 +123,20 @@ class Restarter:
         if done.state == "failed":
             return self._note(row, f"{view.BEGUN}: {done.why}")
         return self._finish(row, "done", "; ".join([*troubles, *([done.why] if done.why else [])]))
+
+    def _keep(self, row: records.Drain) -> tuple[records.Drain, bool]:
+        """The row with what became of the job's log, and whether the copy is still being made.
+
+        Only now: Slurm has taken the restart, and truncates the log when the job starts. A job that stays where it is gets no copy.
+        """
+        if self.keep_log is None or row.action != "restart" or "log" in row.detail:
+            return row, False
+        words = self.keep_log(row)
+        if not words:
+            return row, True
+        detail = {**row.detail, "log": words}
+        self.ledger.update_drain(row.drain_id, detail=detail)
+        return dataclasses.replace(row, detail=detail), False
 
     def _exclude(self, row: records.Drain) -> Iterator[str]:
         for node in row.detail.get("exclude", ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeVar
@@ -32,6 +33,12 @@ class SlurmActions:
         self._note = note
         self._live = live.connect(config.slurm, run)
         self._acts = helper_client.connect(config.slurm, run)
+
+    def cluster_name(self) -> str:
+        """The cluster that slurmctld is of; empty where it does not say."""
+        text = self._run("scontrol", "show", "config").decode("utf-8", "replace")
+        found = re.search(r"^ClusterName\s*=\s*(\S+)\s*$", text, re.MULTILINE)
+        return found[1] if found else ""
 
     def nodes(self) -> list[view.Node]:
         """Every node."""

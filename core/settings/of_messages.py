@@ -71,7 +71,7 @@ class NoticeRoute:
         "partitions whose notices go there (globs); empty = all, and what concerns no partition", default=()
     )
     per_hour: int = doc(
-        "most messages in an hour; what is more waits, and a group that changes meanwhile is sent once",
+        "most messages in an hour, those of severity high counted by themselves; what is more waits, and a group that changes meanwhile is sent once",
         default=30,
     )
     quiet_hours: str = doc(

@@ -107,8 +107,10 @@ class StoreBase:
 
     def _execute(self, statement: sa.Executable, given: Sequence[dict[str, Any]] | None = None) -> int:
         """Run one statement in its own transaction; the rows it touched."""
+        # SQLAlchemy counts no inserted rows unless it is asked to: it says -1.
+        counting = {"preserve_rowcount": True}
         with engines.translated(), self.engine.begin() as connection:
-            return connection.execute(statement, given).rowcount
+            return connection.execute(statement, given, execution_options=counting).rowcount
 
     def _upsert(self, cls: type[Any], records: Iterable[Any]) -> None:
         """Insert records of one class; an equal key replaces the row."""

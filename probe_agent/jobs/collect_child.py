@@ -98,9 +98,11 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
             head = log_parts.pread(fd, begin, min(parts[0].start - begin, _HEAD_BYTES))
         reading = collect_words.ReadingTime()
         log_words = collect_words.read_log(parts, began, span, head, job_ids, reading)
-        is_empty = not log_words.findings and not log_words.goes_on and not log_words.n_unread_bytes
+        is_empty = not log_words.findings and not log_words.goes_on
         if not parts[0].is_first and is_empty and (above := log_parts.read_above(fd, parts[0], begin)):
             parts = above
+            if log_words.n_unread_bytes:
+                reading = collect_words.ReadingTime(collect_words.READ_ABOVE_S)
             log_words = collect_words.read_log(parts, began, span, head, job_ids, reading)
         written_s = os.fstat(fd).st_mtime
     finally:

@@ -23,6 +23,9 @@ MAX_FINDINGS = 200
 READ_S = 15.0
 """Longest that the lines of one log are judged, half of collect.DEADLINE_S. A core judges about 4 MiB of distinct errors in it."""
 
+READ_ABOVE_S = 5.0
+"""Longest that the part with the last errors above a log's end is judged, where the end itself took READ_S and showed none."""
+
 
 @dataclasses.dataclass(kw_only=True)
 class LogWords:

@@ -32,7 +32,7 @@ class RankEvents:
             "world_size": page.world_size,
             "together": together,
         }
-        words = f"{_rank_label(page)} is gone after step {page.steps} in phase {page.phase}"
+        words = f"{_rank_label(page)} is gone {_how_far(page)}in phase {page.phase}"
         words += ", with all ranks of its job on this node" if together else ""
         return self._sighting(job, "rank_dead", f"{_process(page)}:dead", words, detail, pid=page.pid, at=at)
 
@@ -96,6 +96,14 @@ def _start(job: jobs.NodeJob) -> str:
 
 def _process(page: pages.ProbePage) -> str:
     return f"{page.pid}:{page.start_ticks}"
+
+
+def _how_far(page: pages.ProbePage) -> str:
+    """`after step 7 `; of a rank without a counted step its collectives: not every program has steps that the probe counts."""
+    n_calls = max((c.seq for c in page.recent_collectives), default=0)
+    if page.steps or not n_calls:
+        return f"after step {page.steps} "
+    return f"after at least {n_calls} collectives and no counted step "
 
 
 def _rank_label(page: pages.ProbePage) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -146,9 +147,9 @@ class SnapshotTaker:
 
 
 def _stalled_since_s(watched: WatchedJob) -> float:
-    """The latest progress of any rank here, by the monotonic clock."""
+    """The latest progress of any rank here, by the monotonic clock; infinite where no rank of the job stands still here."""
     alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
-    return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)
+    return max((r.progress.since_s for r in alive if r.progress is not None), default=math.inf)
 
 
 def _owner(job: jobs.NodeJob) -> tuple[int, int]:

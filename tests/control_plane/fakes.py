@@ -65,6 +65,10 @@ class FakeSlurm:
         self.down = False
         self.outcome: slurm_nodes.Outcome | None = None
 
+    def cluster_name(self) -> str:
+        self._answer()
+        return "c"
+
     def nodes(self) -> list[view.Node]:
         self._answer()
         return list(self.state.values())
@@ -188,7 +192,8 @@ class Sacct:
         self.users = "eve|Operator\nalice|None\n"
         self.accounts = "lab|carol\n"
         self.waiting: str | None = None
-        """What squeue says of a job; None where it knows none."""
+        """What squeue says of a job, without its dependency; None where it knows none."""
+        self.dependency = "(null)"
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         del environment
@@ -197,7 +202,8 @@ class Sacct:
         if program == "squeue":
             if self.waiting is None:
                 raise errors.SlurmUnavailable("slurm_load_jobs error: Invalid job id specified")
-            return self.waiting.encode()
+            user, account, reason = [*self.waiting.split("|", 2), "", ""][:3]
+            return f"{user}|{account}|{self.dependency}|{reason}".encode()
         if program == "scontrol":
             return b"AccountingStorageTRES = cpu,gres/gpu\n"
         if program == "sacctmgr":

@@ -109,7 +109,7 @@ def test_operators_are_told_within_ten_seconds(site: Any) -> None:
     decided = "SELECT at FROM probing.drain WHERE job_id = %s AND action = 'restart' AND state = 'done'"
     (row,) = site.until("restart", lambda: site.rows(decided, job), 60)
     words = f"job {job} requeued after its end"
-    times.operators("restart from its decision", row["at"].timestamp(), "Restart decided", words)
+    times.operators("restart from its decision", row["at"].timestamp(), "Job requeued", words)
     (first,) = site.rows(
         "SELECT end_at FROM probing.job_attempt WHERE job_id = %s ORDER BY submit_at LIMIT 1", job
     )

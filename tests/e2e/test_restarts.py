@@ -37,6 +37,10 @@ def test_what_the_hardware_killed_comes_back_and_a_bug_does_not(calm: Any) -> No
     up.sandbox.wait(dependent, {"COMPLETED"}, 60)
     kept = up.sandbox.layout.jobs / f"slurm-{job}.out.start1"
     assert "CUDA error" in kept.read_text()
+    (copy_request,) = up.rows(
+        "SELECT made_at FROM probing.node_request WHERE verb = 'keep_log' AND job_id = %s", job
+    )
+    assert copy_request["made_at"] > row["at"], "no copy is made before the restart is decided"
     text = up.sandbox.run(["probing-report", str(job)]).stdout
     assert "job restarted after its end" in " ".join(text.split())
     assert f"kept as {kept}" in " ".join(text.split())

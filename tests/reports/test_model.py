@@ -7,8 +7,10 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import job_ref, model, rows
+from probing_cluster.probe_agent.jobs import log_parts
+from probing_cluster.reports import advice, job_ref, model, rows
 
 NOW = example.at("15:00:00")
 
@@ -244,6 +246,14 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
             "The job's output could not be read: /home/a/o (thrown away by the job).",
         ),
         ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
+        (
+            {"tail": ("bye",), "note": log_parts.words([log_parts.LogPart(40, b"x" * 60)], 100)},
+            "The error may stand in what was not read of its log: /home/a/o (only its last 60 of 100 bytes were read). ",
+        ),
+        (
+            {"tail": ("bye",), "note": log_parts.words([log_parts.LogPart(40, b"x" * 60)], 100, 40)},
+            "Look at the program's",
+        ),
     ],
 )
 def test_nobody_is_sent_to_an_empty_log(
@@ -252,10 +262,25 @@ def test_nobody_is_sent_to_an_empty_log(
     """The step of a program's own error is to read what it wrote; of one that wrote nothing, to have it write."""
     _, first = story.attempts
     (verdict,) = story.verdicts
-    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    own = dataclasses.replace(
+        verdict, cause="user_error", next_step="Look at the program's own output.", evidence=()
+    )
     log = rows.JobLog(node="n1", at=first.start_at, stream="stdout", path="/home/a/o", **changes)  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
     assert build(found).advice[0].startswith(words)
+
+
+def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.ReportRows) -> None:
+    """timeout(1) ended the command: what to do about it is known without a word of the program."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    own = dataclasses.replace(
+        verdict, cause="user_error", next_step="Give timeout(1) more time.", evidence=()
+    )
+    log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o")  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    assert build(found).advice[0] == "Give timeout(1) more time."
+    assert taxonomy.cause("user_error").next_step.startswith(advice._LOOK_AT_OUTPUT)
 
 
 def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.ReportRows) -> None:

@@ -353,3 +353,9 @@ def test_a_noisy_part_hides_no_later_fault(store: db_store.Store) -> None:
     assert "and 54 more (--json lists the 51 worst)" in printed
     document = json_out.document(report)
     assert document["attempts"][0]["other_events_left_out"] == 11
+
+
+@pytest.mark.parametrize("written", ["4@2020-01-01", "4_7@2020-01-01T08:00:00Z", "4+1", "4"])
+def test_a_job_is_named_as_it_was_written(written: str) -> None:
+    """The end of a day is that day, no instant of microseconds."""
+    assert str(job_ref.parse(written)) == written

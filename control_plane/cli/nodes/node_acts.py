@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from probing_cluster.core import clock, errors, records, sanitize, settings, vocabulary
@@ -29,7 +30,10 @@ def drain_one(
     reason: str,
     person: str,
 ) -> str:
-    """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
+    """Drains one node in a person's name, recorded before it is done; raises what kept it from being done.
+
+    The answer says so where jobs of the node will not finish there.
+    """
     from probing_cluster.control_plane.policy import view
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
@@ -51,7 +55,29 @@ def drain_one(
         raise
     store.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
     _require_done(outcome)
-    return "drained"
+    return "drained" + _requeues(config, store, name)
+
+
+def _requeues(config: settings.Settings, store: db_store.Store, name: str) -> str:
+    """Words about the jobs that the service requeues off a drained node; empty where it requeues none."""
+    from probing_cluster.control_plane.policy import confirm, policy, view
+
+    if config.policy.observe_only or not config.policy.requeue:
+        return ""
+    now, cluster = clock.SYSTEM.now(), config.cluster.name
+    since = now - timedelta(seconds=config.policy.fresh_s)
+    node_view = view.View(
+        now=now,
+        heartbeats={b.node: b for b in store.heartbeats([name], cluster=cluster)},
+        silent_s=store.heartbeat_ages_s(cluster=cluster),
+        drains=tuple(store.drains(node=name, cluster=cluster)),
+    )
+    events = store.events(nodes=[name], since=since, min_severity=records.Severity.HIGH, cluster=cluster)
+    acting = [e for e in events if not confirm.why_not(e, node_view, config.policy)]
+    if not acting:
+        return ""
+    fault = policy.reason_for(acting).removeprefix(vocabulary.OWN_PREFIX)
+    return f"; its agent reports {fault}: the service requeues the jobs that this hits, and the others finish"
 
 
 class NotDone(errors.ProbingError):

@@ -82,10 +82,11 @@ def _known_names(
     store: db_store.Store,
     slurm: slurm_actions.SlurmActions,
 ) -> list[str]:
-    """The nodes asked for, all of them known before anything is done about the first; raises SlurmAway."""
+    """The nodes asked for, all of them known before anything is done about the first; raises SlurmAway, and SlurmUnavailable for another cluster's Slurm."""
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     names = _names(args)
+    _require_own(config, store, slurm)
     try:
         known = {node.name for node in slurm.nodes()}
     except slurm_commands.SlurmAway:
@@ -94,6 +95,18 @@ def _known_names(
         return names  # what cannot be checked is tried: each node says for itself what is wrong
     require_known(names, known | {beat.node for beat in store.heartbeats(cluster=config.cluster.name)})
     return names
+
+
+def _require_own(config: settings.Settings, store: db_store.Store, slurm: slurm_actions.SlurmActions) -> None:
+    """Raises SlurmUnavailable where Slurm is another cluster's than the settings name, as with an imported history.
+
+    A cluster whose agents report is ours, whatever its slurm.conf calls it: `probing-ctl doctor` warns of that.
+    """
+    ours = config.cluster.name
+    if not store.heartbeats(cluster=ours) and (theirs := slurm.cluster_name()) not in {"", ours}:
+        raise errors.SlurmUnavailable(
+            f"Slurm here is cluster {theirs}, and the settings are of {ours} ([cluster] name)"
+        )
 
 
 def caller_name() -> str:
@@ -107,7 +120,9 @@ def _nodes(args: argparse.Namespace) -> int:
     unanswered: errors.SlurmUnavailable | None = None
     with store:
         try:
-            slurm = {n.name: n for n in _slurm_operations(config).nodes()}
+            operations = _slurm_operations(config)
+            _require_own(config, store, operations)
+            slurm = {n.name: n for n in operations.nodes()}
         except errors.SlurmUnavailable as exc:
             slurm, unanswered = {}, exc
         rows = _node_rows(config, store, slurm)

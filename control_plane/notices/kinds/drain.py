@@ -21,6 +21,7 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
                 line=f"{drain.node} {verb}: {reason_of(drain)}{by}",
                 severity=records.Severity.LOW if simulated else drain.severity,
                 stands=not simulated and drain.ended_at is None,
+                title="Would be drained" if simulated else "",
             )
 
 
@@ -31,6 +32,8 @@ def fact_of(
     line: str,
     severity: records.Severity,
     stands: bool = False,
+    title: str = "",
+    job: str = "",
 ) -> fact.Fact:
     """A fact about one action on a node; its cause is the kind of fault the reason begins with: `xid 79 gpu3` -> `xid`."""
     return fact.Fact(
@@ -42,6 +45,8 @@ def fact_of(
         nodes=(drain.node,),
         partitions=notice_picture.partitions_of([drain.node]),
         stands=stands,
+        title=title,
+        job=job,
     )
 
 

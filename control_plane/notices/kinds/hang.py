@@ -24,6 +24,7 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
             nodes=gang.nodes,
             partitions=partitions or notice_picture.partitions_of(gang.nodes),
             stands=True,
+            job=ref,
         )
 
 

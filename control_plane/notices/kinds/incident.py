@@ -20,6 +20,7 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
             fact_id=str(row["incident_id"]),
             # What strikes one place is one story, by however many causes it shows.
             cause=scan.name_in(place) or str(row["incident_id"])[:8],
+            about=scan.name_in(place) or row["cause"],
             at=row["onset_at"],
             severity=_severity(row["domain"], sure=row["sure"]),
             line=f"{jobs} {died} of one fault, {row['cause']}: {row['summary']}{f' Shared: {place}.' if place else ''}",

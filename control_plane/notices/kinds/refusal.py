@@ -16,13 +16,19 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
             why = f": {drain.why_state}" if drain.why_state and drain.state != "done" else ""
             verb = "may refuse jobs" if drain.state == "done" else f"may not refuse jobs ({drain.state}{why})"
             line = f"{drain.node} {verb}: {drain_kind.reason_of(drain)}"
-            yield drain_kind.fact_of(notice_picture, drain, line=line, severity=records.Severity.LOW)
+            yield drain_kind.fact_of(
+                notice_picture,
+                drain,
+                line=line,
+                severity=records.Severity.LOW,
+                title="May refuse jobs" if drain.state == "done" else "May not refuse jobs",
+            )
 
 
 KIND = fact.Kind(
     name="refusal",
     meaning="nodes whose Prolog may refuse jobs, or was not allowed to",
-    title="Refusing jobs",
+    title="Refusals of jobs",
     find=find,
     command="probing-ctl nodes --faulty",
 )

@@ -14,6 +14,7 @@ _WORDS = {
     "denied": "not requeued",
     "failed": "could not be requeued",
 }
+_TITLES = {"done": "Job requeued", "simulated": "Job would be requeued"}
 
 
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
@@ -28,6 +29,8 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
                 drain,
                 line=f"job {_ref(notice_picture, drain)} {words}{why}: {drain_kind.reason_of(drain)}",
                 severity=records.Severity.LOW if failed else records.Severity.INFO,
+                title=_TITLES.get(drain.state, "Job not requeued"),
+                job=_ref(notice_picture, drain),
             )
 
 
@@ -50,7 +53,7 @@ def _words(drain: records.Drain) -> str:
 KIND = fact.Kind(
     name="restart",
     meaning="jobs requeued off faulty nodes, after their ends or because they hang, or not and why",
-    title="Restart decided",
+    title="Restarts of jobs",
     find=find,
     command="probing-report JOB",
 )

@@ -107,6 +107,10 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("nccl_system_error", "RuntimeError: NCCL error: unhandled system error", "NCCL_DEBUG=INFO"),
         ("python_consequence", "BrokenProcessPool: A process in the process pool was terminated abruptly", "MaxRSS"),
         ("python_consequence", "ConnectionRefusedError: [Errno 111] Connection refused", "nothing did"),
+        ("slurm_launch_failed", "slurmstepd-n1: error: execve(): apptainer: No such file or directory", "load its module"),
+        ("slurm_launch_failed", "slurmstepd-n1: error: execve(): bad interpreter(/opt/nope/python): No such file or directory", "first line"),
+        ("program_error", "srun: unrecognized option '--container-image=nvcr.io#nvidia/pytorch:24.01'", "pyxis"),
+        ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error. Please try to raise your shared memory limit.", "df -h /dev/shm"),
     ],
 )  # fmt: skip
 def test_an_error_whose_words_show_what_to_do_gets_that_advice_and_is_quoted(make, kind, message, step):
@@ -114,6 +118,19 @@ def test_an_error_whose_words_show_what_to_do_gets_that_advice_and_is_quoted(mak
     v = make.judge(found, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None))
     assert step in v.next_step
     assert message in v.next_step
+
+
+def test_a_job_without_gpus_is_advised_to_ask_for_some(make):
+    line = "RuntimeError: No CUDA GPUs are available"
+    found = make.finding("cuda_unavailable", message=line, detail={"role": "root", "first_cause": True})
+    v = make.judge(found, attempt=make.attempt(nodes=("n2",), n_gpus=0, gpus=None))
+    assert "--gres=gpu:N" in v.next_step
+
+
+def test_a_signal_that_a_job_may_have_asked_for_is_to_be_handled(make):
+    """sbatch --signal=USR1@60: nothing handles it."""
+    assert "sbatch --signal" in make.judge(attempt=make.attempt(exit_code=0, exit_signal=10)).next_step
+    assert "sbatch --signal" not in make.judge(attempt=make.attempt(exit_code=0, exit_signal=11)).next_step
 
 
 @pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (25, "ulimit -f"), (1, "`grep`")])

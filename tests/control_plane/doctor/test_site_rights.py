@@ -147,6 +147,22 @@ def test_secrets_that_others_read(place: Path) -> None:
     assert list(site_rights.secrets(agents, path)) == []
 
 
+def test_the_fix_names_the_setting_of_the_secret(place: Path) -> None:
+    """A route's file of addresses and a mail's password may lie anywhere; one file may serve two settings."""
+    path, shared = place / "probing.toml", str(place / "shared")
+    routes = (
+        settings.NoticeRoute(name="chat", url_file=shared),
+        settings.NoticeRoute(name="pager", url_file=shared),
+    )
+    config = changed("notices", routes=routes)
+    config = dataclasses.replace(config, mail=settings.MailSettings(password_file=str(place / "mail")))
+    mail, route = site_rights.secrets(config, path)
+    assert mail.fix.endswith("name it: [mail] password_file")
+    assert route.fix.endswith(
+        "name it: url_file of [[notices.routes]] chat and url_file of [[notices.routes]] pager"
+    )
+
+
 def test_the_helper(place: Path) -> None:
     """Needed once the policy acts; its socket is the service's alone."""
     path = place / "helper.sock"

@@ -121,6 +121,16 @@ def test_a_job_that_waits_is_told_to_whom_it_belongs(
     assert str(found["message"]).startswith(f"job 15 {words}")
 
 
+def test_the_job_that_one_waits_for_is_named(knowing: context.Context) -> None:
+    """A dependency on a job that failed, or that Slurm never had."""
+    assert isinstance(knowing.run_slurm, fakes.Sacct)
+    knowing.run_slurm.dependency = "afterok:14(failed)"
+    for reason, named in (("DependencyNeverSatisfied", True), ("Resources", False)):
+        knowing.run_slurm.waiting = f"alice|lab|{reason}\n"
+        message = str(answer(knowing, ALICE, ASK | {"job": "15"})["message"])
+        assert (f"({reason}, afterok:14(failed)): " in message) is named
+
+
 def test_a_slurm_that_hangs_is_not_waited_for_longer_than_the_caller_waits(
     knowing: context.Context, opened: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,7 +196,7 @@ def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
     notices.run(noticing)
     assert sink.titles[1:] == ["[c] Drained: n[1-2] (xid)"]
     for n in range(3):
-        drain(noticing, "n4", f"probing: kind{n} x")
+        drain(noticing, "n4", f"probing: kind{n} x", severity=records.Severity.LOW)
         notices.run(noticing)
     held = [g.held for g in notices.book(noticing).groups() if g.held]
     assert held == [{"ops": "3 messages within the hour already"}]
@@ -204,6 +204,21 @@ def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
     notices.run(noticing)
     assert len(sink.posts) == 5
     assert [g.held for g in notices.book(noticing).groups() if g.held] == []
+
+
+def test_low_messages_hold_back_none_of_severity_high(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """What users' jobs cause may use up the rate of the low ones only; the high ones have as much to themselves."""
+    route = dataclasses.replace(noticing.config.notices.routes[0], per_hour=1)
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
+    )
+    for node, severity in (("n1", "low"), ("n2", "low"), ("n3", "high"), ("n4", "high")):
+        drain(noticing, node, f"probing: kind{node} x", severity=records.Severity(severity))
+        notices.run(noticing)
+    assert sink.titles == ["[c] Drained: n1 (kindn1)", "[c] Drained: n3 (kindn3)"]
+    held = {f.nodes: g.held for g in notices.book(noticing).groups() for f in g.facts.values() if g.held}
+    why = {"ops": "1 messages within the hour already"}
+    assert held == {("n2",): why, ("n4",): why}
 
 
 def test_a_server_that_refuses_gets_it_later_and_once(noticing: context.Context, sink: web_sink.Sink) -> None:
@@ -347,7 +362,7 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     drain(noticing, "n1", job_id=5, **given)
     notices.run(noticing)
     (post,) = sink.posts
-    assert post["title"] == "[c] Restart decided: n1 (gpu_lost)"
+    assert post["title"] == "[c] Restarts of jobs: n1 (gpu_lost)"
     for line in (
         "job 9_2 requeued after its end: gpu_lost n1 gpu3",
         "job 1 requeued after its end: gpu_lost n1 gpu3",
@@ -356,6 +371,33 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     ):
         assert line in post["message"]
     assert "job 4" not in post["message"]
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "title"),
+    [
+        ("restart", "done", "Job requeued"),
+        ("restart", "skipped", "Job not requeued"),
+        ("restart", "simulated", "Job would be requeued"),
+        ("refuse", "done", "May refuse jobs"),
+        ("refuse", "denied", "May not refuse jobs"),
+        ("drain", "done", "Drained"),
+        ("drain", "simulated", "Would be drained"),
+    ],
+)
+def test_a_title_says_what_became_of_it(
+    noticing: context.Context, sink: web_sink.Sink, action: str, state: str, title: str
+) -> None:
+    """A decision that was not carried out does not read as if it had been; the command names the one job concerned."""
+    route = dataclasses.replace(noticing.config.notices.routes[0], severity="info")
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
+    )
+    drain(noticing, "n1", action=action, state=state, job_id=7 if action == "restart" else None)
+    notices.run(noticing)
+    (post,) = sink.posts
+    assert post["title"] == f"[c] {title}: n1 (xid)"
+    assert ("See: probing-report 7" in post["message"]) is (action == "restart")
 
 
 @pytest.mark.parametrize(
@@ -582,8 +624,6 @@ def test_two_incidents_at_one_place_are_one_story(noticing: context.Context, sin
     verdict(2, "filesystem_mount", second, "n2", place)
     verdict(3, "gpu_lost", third, "n40", None)
     notices.run(noticing)
-    assert sorted(sink.titles) == sorted(
-        ["[c] Incident: n[1-2] (rack r1)", f"[c] Incident: n40 ({str(third)[:8]})"]
-    )
+    assert sorted(sink.titles) == sorted(["[c] Incident: n[1-2] (rack r1)", "[c] Incident: n40 (gpu_lost)"])
     (story,) = (p["message"] for p in sink.posts if "rack r1" in p["title"])
     assert story.count(f"Shared: {place}.") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -19,7 +20,14 @@ from probing_cluster.core import records, vocabulary
 from probing_cluster.evidence import utf16
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults, sighting
-from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, log_parts, page_directories
+from probing_cluster.probe_agent.jobs import (
+    collect,
+    collect_child,
+    collect_words,
+    jobs,
+    log_parts,
+    page_directories,
+)
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
 
@@ -119,6 +127,28 @@ def test_output_in_utf_16_is_read_as_imports_read_it(
     assert line.startswith(("Traceback", "ValueError"))
     assert answer["tail"][-1].startswith("slurmstepd")
     assert "\0" not in "".join(answer["tail"])
+
+
+def test_an_error_above_an_end_that_takes_too_long_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a million short lines of cleaning up take all of the time; the traceback above them is what the program died of."""
+    for name, most in (("MOST_BYTES", 8192), ("BEGINNING_BYTES", 4096), ("_BLOCK_BYTES", 1024)):
+        monkeypatch.setattr(log_parts, name, most)
+    real = collect_words.ReadingTime
+
+    def in_lines(budget_s: float = 200.0) -> collect_words.ReadingTime:
+        """A time whose clock is read once a line."""
+        ticks = itertools.count()
+        return real(budget_s, lambda: float(next(ticks)))
+
+    monkeypatch.setattr(collect_words, "ReadingTime", in_lines)
+    monkeypatch.setattr(collect_words, "READ_ABOVE_S", 400.0)
+    path = tmp_path / "out"
+    path.write_text(TRACE + "".join(f"cleanup {n}\n" for n in range(2000)))
+    answer = collect_child.log_findings({"path": str(path), "uid": ME})
+    assert "ValueError: bad shape" in {f["message"] for f in answer["findings"]}
+    assert "left out because" in answer["note"]
 
 
 def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_about_it(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.probe_agent import children
-from probing_cluster.probe_agent.ranks import nic_traffic
+from probing_cluster.probe_agent.ranks import nic_traffic, rank_snapshot, ranks
 from probing_cluster.probe_agent.sources import file_child
 
 
@@ -78,6 +78,14 @@ def test_only_the_time_since_the_stall_counts(node: Node) -> None:
     assert node.traffic.since(stalled_s)["over_s"] == 10.0
     assert node.rates(stalled_s)["mlx5_0"] == (0, 0)
     assert node.rates()["mlx5_0"][0] > 0
+
+
+def test_of_a_job_without_a_rank_that_stands_still_nothing_is_measured(node: Node) -> None:
+    """All of its ranks have gone: what moved in the minutes before the job began says nothing of it."""
+    node.read()
+    node.read(300.0)
+    gone = ranks.WatchedJob(job=None, lane=None)  # type: ignore[arg-type]
+    assert node.traffic.since(rank_snapshot._stalled_since_s(gone)) == {}
 
 
 def test_too_little_time_or_no_reading_is_no_rate(node: Node) -> None:

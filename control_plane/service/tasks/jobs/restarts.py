@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.live import live_records
 
 AGAIN_S = 3.0
-"""No sooner is accounting or attribution asked out of turn again, or the queue read for logs, however much dies."""
+"""No sooner is accounting or attribution asked out of turn again, however much dies."""
 _RELEASED = timedelta(minutes=2)
 """An Epilog longer ago than this has been accounted for by an ordinary poll."""
 _DEATHS = Path(__file__).with_name("deaths.sql").read_text(encoding="utf-8")
@@ -64,13 +65,24 @@ def _go_on(
     jobs: Mapping[int, live_records.LiveJob],
     now: datetime,
 ) -> Iterator[str]:
-    restarter = restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now)
     acts = commands.OneByOne()
     for row in begun:
         with acts.subject():
-            made = restarter.go_on(row, jobs)
+            made = _restarter(service, jobs.get(row.detail["leader"]), now).go_on(row, jobs)
             yield f"restart of job {row.job_id} {'goes on' if restart_acts.is_begun(made) else made.state}"
     acts.end()
+
+
+def _restarter(
+    service: context.Context, leader: live_records.LiveJob | None, now: datetime
+) -> restart_acts.Restarter:
+    name = leader.name_for_slurm if leader is not None else ""
+    return restart_acts.Restarter(
+        slurm=service.slurm,
+        ledger=service.store,
+        now=now,
+        keep_log=functools.partial(kept_logs.kept, service, name=name, now=now),
+    )
 
 
 def _decide(
@@ -106,34 +118,19 @@ def _decide_in_turn(
         if decision.leader in begun:
             continue
         if decision.held == restart.WAIT:
-            _keep_meanwhile(service, decision, queue)
             continue
         if decision.held == "denied" and known.denied(case.attempt):
             continue
-        log: Mapping[str, Any] = {}
-        if not decision.held and not policy.observe_only:
-            name = queue.jobs[decision.leader].name_for_slurm
-            kept = kept_logs.kept(service, case.attempt, name, queue.now)
-            if kept is None:
-                continue  # its log is being copied: the next pass goes on
-            log = kept
         begun.add(decision.leader)
-        row = _carry_out(service, decision, queue.now, log)
-        yield f"restart of job {row.job_id} {row.state}" + (f": {row.why_state}" if row.why_state else "")
-
-
-def _keep_meanwhile(
-    service: context.Context, decision: restart.RestartDecision, queue: restart.Queue
-) -> None:
-    """Have the log copied while its nodes are waited for: of a crashed one that takes as long as SlurmdTimeout."""
-    if not service.config.policy.observe_only:
-        _ask(service, decision.case.attempt, queue.jobs[decision.leader], queue.now)
+        row = _carry_out(service, decision, queue)
+        state = [] if restart_acts.is_begun(row) else [row.state]
+        yield f"restart of job {row.job_id} " + ": ".join(filter(None, [*state, row.why_state]))
 
 
 def _carry_out(
-    service: context.Context, decision: restart.RestartDecision, now: datetime, log: Mapping[str, Any]
+    service: context.Context, decision: restart.RestartDecision, queue: restart.Queue
 ) -> records.Drain:
-    row = restart_acts.row_of(decision, service.config.cluster.name, now, log)
+    row = restart_acts.row_of(decision, service.config.cluster.name, queue.now)
     if not decision.held and service.config.policy.observe_only:
         row = dataclasses.replace(row, state="simulated", why_state="observe-only")
     # First the row: without a database nothing is done, and nothing is done unrecorded.
@@ -141,7 +138,7 @@ def _carry_out(
     if row.state != "failed":
         restart_acts.log(row)
         return row
-    return restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now).begin(row)
+    return _restarter(service, queue.jobs[decision.leader], queue.now).begin(row)
 
 
 def _lift(
@@ -170,14 +167,11 @@ def _green_time(service: context.Context) -> timedelta:
 
 
 def _hurry_deaths(service: context.Context, now: datetime) -> None:
-    """Have jobs that left a node with a fresh hard fault accounted for, their logs copied beside the settling, and judged."""
+    """Have jobs that left a node with a fresh hard fault accounted for, and judged."""
     found = _deaths(service, now)
     if any(row["unaccounted"] for row in found):
         service.seldom("deaths_accounting", AGAIN_S, lambda: accounting.recent(service))
         found = _deaths(service, now)
-    unjudged = [row["job_id"] for row in found if row["unjudged"]]
-    if unjudged and not service.config.policy.observe_only:
-        service.seldom("deaths_logs", AGAIN_S, lambda: _keep_early(service, unjudged, now))
     if any(row["settled"] for row in found):
         service.seldom("deaths_attribution", AGAIN_S, lambda: attribution.run(service))
 
@@ -190,29 +184,6 @@ def _deaths(service: context.Context, now: datetime) -> list[dict[str, Any]]:
         "settled": now - timedelta(seconds=service.config.service.settle_s),
     }
     return service.store.rows(_DEATHS, given)
-
-
-def _keep_early(service: context.Context, job_ids: Iterable[int], now: datetime) -> None:
-    """Have the logs of what died beside a hard fault copied before the verdict: a restart waits for its node's word."""
-    ended = [
-        a
-        for a in service.store.attempts(job_ids=job_ids, ended=True, cluster=service.config.cluster.name)
-        if a.state in restart.CANDIDATES - {"CANCELLED"} and not kept_logs.is_requested(service, a)
-    ]
-    if not ended:
-        return
-    jobs = restart_acts.by_id(service.slurm.queue())
-    for attempt in ended:
-        own, leader = jobs.get(attempt.job_id), jobs.get(attempt.het_job_id or attempt.job_id)
-        if own is not None and leader is not None and own.start_at == attempt.start_at:
-            _ask(service, attempt, leader, now)
-
-
-def _ask(
-    service: context.Context, attempt: records.JobAttempt, leader: live_records.LiveJob, now: datetime
-) -> None:
-    if leader.requeue and leader.batch:
-        kept_logs.ask(service, attempt, leader.name_for_slurm, now)
 
 
 TASK = context.Task(

@@ -11,7 +11,7 @@ import pytest
 
 from probing_cluster.control_plane.cli.nodes import node_acts
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
@@ -86,6 +86,40 @@ def test_anothers_drain_stays_and_who_lifts_it_is_said(store: db_store.Store, sl
     )
     assert _heal(store, slurm, "n3", CONFIG) == "noted as repaired; it is not drained"
     assert slurm.acts == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "severity", "age_s", "requeues"),
+    [
+        ({}, "high", 5, True),
+        ({}, "low", 5, False),
+        ({}, "high", 86400, False),
+        ({"requeue": False}, "high", 5, False),
+        ({"observe_only": True}, "high", 5, False),
+    ],
+)
+def test_a_drain_by_hand_says_that_jobs_are_requeued(
+    store: db_store.Store,
+    slurm: fakes.FakeSlurm,
+    policy: dict[str, bool],
+    severity: str,
+    age_s: float,
+    *,
+    requeues: bool,
+) -> None:
+    """A node that the budget kept in service is drained by a person, and a second later its jobs are in the queue."""
+    slurm.outcome = slurm_nodes.Outcome(state="done")
+    config = dataclasses.replace(CONFIG, policy=dataclasses.replace(CONFIG.policy, **policy))
+    now = clock.SYSTEM.now()
+    at = now - timedelta(seconds=age_s)
+    fault = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n2", at=at, observed_at=at, kind="xid", code="79",
+        severity=records.Severity(severity), source="kernel", message="fell off the bus", device="gpu3",
+    )  # fmt: skip
+    fakes.deliver(store, "n2", fault, at=now)
+    answer = node_acts.drain_one(config, store, slurm, "n2", "probing: by hand (ada)", "ada")
+    assert answer.startswith("drained")
+    assert ("its agent reports xid 79 gpu3: the service requeues" in answer) is requeues
 
 
 def test_an_unanswered_drain_waits_for_slurms_word(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:

@@ -326,3 +326,23 @@ def test_a_note_needs_no_slurm(ctl: Callable[..., Any], slurm: fakes.FakeSlurm, 
     monkeypatch.setattr(slurm, "nodes", _away)
     assert ctl("ack", "n1", "--note", "on it")[0] == 0
     assert [n.note for n in store.notes("node:n1")] == ["on it"]
+
+
+@pytest.mark.parametrize(
+    "words", [["nodes"], ["drain", "n1", "--reason", "x"], ["resume", "n1"], ["ack", "n1"]]
+)
+def test_another_clusters_nodes_are_not_ours(
+    ctl: Callable[..., tuple[int, str, str]],
+    store: db_store.Store,
+    slurm: fakes.FakeSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    """With an imported history Slurm's commands reach the cluster that SLURM_CONF names; where our agents report, its name is not asked for."""
+    monkeypatch.setattr(slurm, "cluster_name", lambda: "other")
+    code, out, err = ctl(*words)
+    assert (code, out) == (6, "")
+    assert "Slurm here is cluster other, and the settings are of c ([cluster] name)" in err
+    assert slurm.acts == []
+    beat(store, "n1", {})
+    assert "cluster other" not in ctl(*words)[2]

@@ -232,14 +232,18 @@ def test_slurm_goes_away_while_the_job_is_held(
     assert [r.state for r in rows(service)] == ["done"]
 
 
-def test_the_log_is_kept_first(service: context.Context, slurm: fakes.FakeSlurm) -> None:
-    """The first node is asked to copy it; the restart waits for its word, and for no longer than a dead job should wait."""
+def test_the_log_is_kept_before_the_new_start(service: context.Context, slurm: fakes.FakeSlurm) -> None:
+    """The first node is asked to copy it while the job is held; the release waits for its answer, and for 20 s at most."""
     died(service, slurm)
     fakes.deliver(service.store, "n1", at=fakes.NOW)
-    assert restarts.run(service) == ""
-    assert rows(service) == []
+    assert restarts.run(service).endswith("its log is being copied")
+    assert [r["verb"] for r in open_requests(service)] == ["keep_log"]
+    assert slurm.held[7].held_by_requeue
+    assert restarts.run(service) == "restart of job 7 goes on"
     service.clock.at += kept_logs.PATIENCE  # type: ignore[attr-defined]
     assert restarts.run(service) == "restart of job 7 done"
+    assert not slurm.held[7].held_by_requeue
+    assert verbs(slurm) == ["requeue_held", "exclude", "release"]
     assert rows(service)[0].detail["log"] == "not kept: n1 did not answer within 20 s"
 
 
@@ -248,42 +252,62 @@ def test_the_log_was_kept(service: context.Context, slurm: fakes.FakeSlurm) -> N
     died(service, slurm)
     with fakes.answering(service.store.connection_uri(), "n1") as calls:
         for _ in range(600):
-            if restarts.run(service):
+            if restarts.run(service).endswith("done"):
                 break
             service.stopping.wait(0.1)
     assert [(r.verb, r.job_id) for r in calls] == [("keep_log", 7)]
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
-def test_the_log_is_copied_while_its_nodes_are_waited_for(
-    service: context.Context, slurm: fakes.FakeSlurm
-) -> None:
-    """A crashed node's job completes for as long as SlurmdTimeout: once its nodes are free nothing more is waited for."""
-    died(service, slurm)
-    slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}))
-    with fakes.answering(service.store.connection_uri(), "n1") as calls:
-        for _ in range(600):
-            assert restarts.run(service) == ""
-            states = service.store.request_states([r.request_id for r in calls])
-            if set(states.values()) == {"acknowledged"}:
-                break
-            service.stopping.wait(0.1)
-    assert [r.verb for r in calls] == ["keep_log"]
-    slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset())
-    assert restarts.run(service) == "restart of job 7 done"
-    assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
+def open_requests(service: context.Context) -> list[dict[str, Any]]:
+    return service.store.rows("SELECT verb, job_id FROM probing.node_request", {})
 
 
-@pytest.mark.parametrize("own", [{"requeue": False}, {"batch": False}])
-def test_a_log_that_no_restart_truncates_is_not_copied(
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"requeue": False},
+        {"batch": False},
+        {"required_nodes": ("n2",)},
+        {"flags": frozenset({"COMPLETING"})},
+    ],
+    ids=("no-requeue", "interactive", "asks for the node", "not free yet"),
+)
+def test_a_job_that_is_not_restarted_gets_no_copy_of_its_log(
     service: context.Context, slurm: fakes.FakeSlurm, own: dict[str, Any]
 ) -> None:
-    """Nobody's directory gets a copy for a job that will not come back."""
+    """A copy in the user's directory is made only once Slurm has taken the restart."""
     died(service, slurm)
     fakes.deliver(service.store, "n1", at=fakes.NOW)
-    slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}), **own)
+    slurm.held[7] = dataclasses.replace(slurm.held[7], **own)
+    restarts.run(service)
+    assert "requeue_held" not in verbs(slurm)
+    assert open_requests(service) == []
+
+
+def test_a_dead_jobs_log_is_not_copied_before_its_verdict(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """It left a node with a fresh hard fault, and may have died of its own bug."""
+    now = service.clock.now()
+    begun = now - timedelta(minutes=5)
+    allocation = records.JobAllocation(
+        cluster="c", node="n2", job_id=9, at=begun, released_at=now - timedelta(seconds=1)
+    )
+    fault = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n2", at=now - timedelta(seconds=3), observed_at=now, kind="gpu_lost",
+        severity=records.Severity.HIGH, source="nvml", message="is lost", device="gpu3", gpu_uuid="GPU-3",
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", fault, at=now, allocations=[allocation])
+    attempt = records.JobAttempt(
+        cluster="c", job_id=9, submit_at=begun, start_at=begun, end_at=now - timedelta(seconds=1), state="FAILED",
+        nodes=("n2",), user="alice", name="train", partition="gpu", run_key="9",
+    )  # fmt: skip
+    service.store.upsert_attempts([attempt])
+    slurm.held[9] = fakes.live_job(9, start_at=begun, state="FAILED")
     assert restarts.run(service) == ""
-    assert service.memory(kept_logs.LogRequests) == {}
+    assert service.store.verdicts() == []
+    assert open_requests(service) == []
 
 
 def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: fakes.FakeSlurm) -> None:
@@ -324,39 +348,6 @@ def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: f
     later(service, seconds=4)
     restarts.run(service)
     assert len(sacct.calls) == n_calls, "once it is judged nobody asks again"
-
-
-@pytest.mark.parametrize(
-    ("changes", "requested"),
-    [({}, [9]), ({"requeue": False}, []), ({"start_at": fakes.NOW}, [])],
-    ids=("dead", "no-requeue", "started again"),
-)
-def test_a_dead_jobs_log_is_copied_beside_the_settling(
-    service: context.Context, slurm: fakes.FakeSlurm, changes: dict[str, Any], requested: list[int]
-) -> None:
-    """Its end is known and its verdict is not: the copy is asked for, once, so that a restart does not wait for it."""
-    now = service.clock.now()
-    begun = now - timedelta(minutes=5)
-    allocation = records.JobAllocation(
-        cluster="c", node="n2", job_id=9, at=begun, released_at=now - timedelta(seconds=1)
-    )
-    fault = records.HealthEvent(
-        event_id=uuid.uuid4(), cluster="c", node="n2", at=now - timedelta(seconds=3), observed_at=now, kind="gpu_lost",
-        severity=records.Severity.HIGH, source="nvml", message="is lost", device="gpu3", gpu_uuid="GPU-3",
-    )  # fmt: skip
-    fakes.deliver(service.store, "n2", fault, at=now, allocations=[allocation])
-    attempt = records.JobAttempt(
-        cluster="c", job_id=9, submit_at=begun, start_at=begun, end_at=now - timedelta(seconds=1), state="FAILED",
-        nodes=("n2",), user="alice", name="train", partition="gpu", run_key="9",
-    )  # fmt: skip
-    service.store.upsert_attempts([attempt])
-    slurm.held[9] = fakes.live_job(9, **({"start_at": begun, "state": "FAILED"} | changes))
-    for _ in range(2):
-        assert restarts.run(service) == ""
-        later(service, seconds=restarts.AGAIN_S)
-    assert service.store.verdicts() == []
-    open_requests = service.store.rows("SELECT job_id FROM probing.node_request WHERE verb = 'keep_log'", {})
-    assert [r["job_id"] for r in open_requests] == requested
 
 
 def test_a_node_that_is_back_is_given_back(service: context.Context, slurm: fakes.FakeSlurm) -> None:
