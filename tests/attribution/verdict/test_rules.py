@@ -293,6 +293,38 @@ def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
     assert "Hung" not in v.summary
 
 
+def link_into_the_hang(make, after_s, state):
+    """Rank 1 sleeps in the user's code for 15 minutes; so long after its last progress a link of its node goes down."""
+    began = make.end - timedelta(minutes=15)
+    stall = make.finding("rank_stall", 14.5 * 60, node="n1", source="probe", measured=30.0)
+    look = [dataclasses.replace(e, at=stall.at) for e in snapshots(make)]
+    down = make.event(kind="ib_link", code="port_down", device="mlx5_3", source="sysfs", at=began + timedelta(seconds=after_s))  # fmt: skip
+    ended = {"state": state, "exit_code": int(state == "FAILED"), "start_at": make.end - timedelta(hours=1)}
+    if state == "REQUEUED":
+        requeue = (make.action("requeue", -1, job_id=4242, event_ids=(down.event_id,)),)
+        return make.judge(*look, stall, down, attempt=make.attempt(**ended), last_progress_at=began, actions=requeue)  # fmt: skip
+    return make.judge(*look, stall, down, attempt=make.attempt(**ended), last_progress_at=began)
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED", "FAILED"])
+def test_a_link_that_fails_into_a_hang_is_not_its_cause(make, state):
+    """The ranks' own stall dates the last progress; a link is found down within seconds of its failure."""
+    assert link_into_the_hang(make, 20, state).cause == "ib_link"
+    for after_s in (107, 129, 600):
+        v = link_into_the_hang(make, after_s, state)
+        assert v.cause == "missing_rank"
+        assert "rank 1 on n2 did not arrive" in v.summary
+
+
+def test_a_link_for_which_we_requeued_a_hanging_job_does_not_clear_its_program(make):
+    """Our requeue ended the job. It already hung then, so nothing is certain and the program is not ruled out."""
+    for after_s in (129, 600):
+        v = link_into_the_hang(make, after_s, "REQUEUED")
+        assert (v.cause, v.confidence) == ("ib_link", records.Confidence.LIKELY)
+        assert "when it already hung" in v.summary
+        assert not any(line.startswith("user program") for line in v.ruled_out)
+
+
 def gone_after(make, after_s, source="mount", device="/scratch"):
     """A mount that its node's agent, or a check, found gone after the job's end."""
     kind, code = ("mount", "missing") if source == "mount" else ("check", "mount_present")
