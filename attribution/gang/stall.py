@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from probing_cluster.attribution.gang import align, finding, missing_ranks, stacks
+from probing_cluster.attribution.gang import align, finding, missing_ranks, stacks, views
 from probing_cluster.core.records import Confidence, Domain
 
 
@@ -54,9 +54,22 @@ def weigh(
 
 
 def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
-    found = [r for r in ranks if r.alive and r.state in {"T", "t"}]
-    if not found:
+    stopped = [r for r in ranks if r.alive and r.state in {"T", "t"}]
+    found = [r for r in stopped if not _stopped_itself(r)]
+    if not stopped:
         return None
+    if not found:
+        return finding.make(
+            "stopped_itself",
+            stopped,
+            Domain.USER_PROGRAM,
+            Confidence.LIKELY,
+            f"{finding.names(stopped)} stopped by a signal from the program itself and never continued",
+            [
+                f"rank {r.rank}: pid {r.pid} in state {r.state}, inside {r.native[0].function} ({r.native[0].file})"
+                for r in stopped
+            ],
+        )
     return finding.make(
         "rank_stopped",
         found,
@@ -65,6 +78,17 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
         f"{finding.names(found)} stopped by a signal (process state {found[0].state}) and never continued",
         [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in found],
     )
+
+
+_SENDING = frozenset(
+    {"kill", "killpg", "raise", "os_kill", "os_killpg", "signal_raise_signal", "signal_pthread_kill"}
+)
+"""C functions, of libc and of Python, that send a signal: a process that stops inside one has stopped itself."""
+_INNERMOST = 3
+
+
+def _stopped_itself(rank: views.RankView) -> bool:
+    return any(f.function in _SENDING and not f.is_scanned for f in rank.native[:_INNERMOST])
 
 
 def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> finding.GangFinding | None:

@@ -14,7 +14,7 @@ _CAUSES = {
     "rank_dead": "rank_killed",
     "rank_stopped": "rank_stopped",
     **dict.fromkeys(("dataloader", "python_loop", "user_code", "gil_held", "missing"), "missing_rank"),
-    **dict.fromkeys(("rank_ended", "uneven_input", "deadlock"), "missing_rank"),
+    **dict.fromkeys(("rank_ended", "uneven_input", "deadlock", "stopped_itself"), "missing_rank"),
     "collective_mismatch": "collective_mismatch",
     "checkpoint_io": "filesystem_mount",
     "storage_io": "filesystem_mount",

@@ -216,6 +216,18 @@ def test_a_missing_rank_whose_shell_says_that_it_was_killed(make, code, killed):
     assert (make.judge(*snapshots(make, stack=[]), exited).cause == "rank_killed") is killed
 
 
+def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
+    """Nobody looks for a debugger: the verdict is the user's, with the line."""
+    native = [
+        {"function": "kill", "file": "libc.so.6"},
+        {"function": "os_kill", "file": "libpython3.11.so.1.0"},
+    ]
+    verdict = make.judge(*snapshots(make, state="T", native=native))
+    assert (verdict.cause, verdict.domain) == ("missing_rank", records.Domain.USER_PROGRAM)
+    assert "rank 1 on n2 stopped by a signal from the program itself" in verdict.summary
+    assert "train.py:7" in verdict.summary
+
+
 def test_the_ranks_of_a_node_that_died_at_once(make):
     """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
     first, last = snapshots(make, stack=[])
