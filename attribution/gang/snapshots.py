@@ -99,11 +99,8 @@ def judge(
     if gang_finding.kind != "missing" or gang_finding.nodes:
         return gang_finding
     silent = tuple(n for n in nodes if n not in found.nodes)
-    return replace(
-        gang_finding,
-        nodes=silent,
-        summary=f"{gang_finding.summary} (silent: {', '.join(silent) or 'no node'})",
-    )
+    why = f"no snapshot from {', '.join(silent)}" if silent else "each node sent a snapshot"
+    return replace(gang_finding, nodes=silent, summary=f"{gang_finding.summary} ({why})")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,8 +121,8 @@ def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> fi
 def _ended(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
     """Some ranks left their program in order and the others wait, with NCCL for ever."""
     # A rank that ended because its collective failed is a victim.
-    found = [r for r in ranks if r.phase == "ended" and not (r.calls and r.calls[-1].raised)]
-    waiting = [r for r in ranks if r.alive and r.phase != "ended"]
+    found = [r for r in ranks if r.phase == "ended" and not _raised(r)]
+    waiting = [r for r in ranks if _waits_for_the_ended(r)]
     if not found or not waiting or len(found) > len(waiting):
         return None
     proof = [f"rank {r.rank}: ended after step {r.steps}" for r in found]
@@ -136,6 +136,16 @@ def _ended(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) ->
         f"{finding.names(found)} left the program while the others went on",
         proof,
     )
+
+
+def _raised(rank: views.RankView) -> bool:
+    return bool(rank.calls) and rank.calls[-1].raised
+
+
+def _waits_for_the_ended(rank: views.RankView) -> bool:
+    """True if it lives, or its last collective did not come to its end; of a rank without process state (torn down) only that counts."""
+    lives = rank.alive and rank.phase != "ended"
+    return _raised(rank) or (lives and (bool(rank.state) or rank.inside() is not None))
 
 
 def _uneven(found: finding.Ranks, ranks: finding.Ranks) -> bool:

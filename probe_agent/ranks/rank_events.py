@@ -86,7 +86,7 @@ class RankEvents:
             measured=measured,
             threshold=threshold,
             unit="s" if measured is not None else None,
-            detail=detail,
+            detail={"restart_count": job.restart_count, **detail},
         )
 
 

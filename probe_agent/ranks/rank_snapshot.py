@@ -57,10 +57,17 @@ class SnapshotTaker:
         return {entry["pid"]: entry for entry in entries}
 
     def last(self, watched: WatchedJob) -> dict[str, Any] | None:
-        """The pages that an attempt left when it did not end in order: what each rank was inside of when it was torn down."""
+        """The pages that an attempt left: what each rank was inside of when it was torn down.
+
+        None if the whole gang was here and ended in order. Ranks that ended in order while others of their gang are elsewhere may have
+        left too early, which only all nodes' pages show: they are reported shortly.
+        """
         chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
         if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
-            return None
+            world = max((r.page.world_size or 0 for r in chosen), default=0)
+            if world <= len({r.page.rank for r in chosen}):
+                return None
+            return self._detail(watched, [_shortened(self._page_fields(r)) for r in chosen], last=True)
         # Who was ended with the job lived until then: only a death that was news is one.
         entries = [
             self._page_fields(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen
@@ -150,6 +157,12 @@ def _owner(job: jobs.NodeJob) -> tuple[int, int]:
     """uid and gid of whose job it is; its pages could not have been read without."""
     assert job.uid is not None
     return job.uid, job.gid if job.gid is not None else job.uid
+
+
+def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the last call of each group only, and without the time of its steps."""
+    calls = {call["group"]: call for call in entry["calls"]}
+    return entry | {"alive": False, "calls": list(calls.values()), "window": None}
 
 
 def _raised(page: pages.ProbePage) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.attribution.gang import snapshots
+from probing_cluster.attribution.verdict import view_builder
 
 
 def entry(rank: int, *, pid: int | None = None, seq: int = 8, **over: Any) -> dict[str, Any]:
@@ -211,6 +212,32 @@ def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
         (0, 1, True),
         (1, 1, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("place", "detail", "restart_count", "own"),
+    [
+        ({}, {}, None, True),
+        ({"node": "n3"}, {}, None, False),
+        ({"at_s": 76}, {}, None, False),
+        ({"at_s": 76}, {"restart_count": 1}, 1, True),
+        ({}, {"restart_count": 1}, 0, False),
+        ({"node": "n3"}, {"restart_count": 1}, None, False),
+    ],
+    ids=["its own", "another node", "after its end", "named as its own", "the next start", "no count in accounting"],
+)  # fmt: skip
+def test_ranks_of_the_jobs_next_start_are_no_evidence_of_this_one(
+    make: Any, place: dict[str, Any], detail: dict[str, Any], restart_count: int | None, own: bool
+) -> None:
+    """A requeued job starts within the window of its earlier attempt, on other nodes or the same."""
+    at = make.end + timedelta(seconds=place.get("at_s", -70))
+    found = make.finding(
+        "rank_stall", node=place.get("node", "n1"), at=at, source="probe", measured=30.0, detail=detail
+    )
+    attempt = make.attempt(state="REQUEUED", exit_code=0, restart_count=restart_count)
+    view = view_builder.build(make.case(found, attempt=attempt))
+    assert view is not None
+    assert [f.event for f in view.findings] == [found] * own
 
 
 def test_nothing_told_is_no_gang(make: Any) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from probing_cluster.attribution.verdict import judge, rules, taxonomy, view_builder
+from probing_cluster.attribution.verdict.rules import gang
 from probing_cluster.core import records, vocabulary
 
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
@@ -214,6 +215,78 @@ def test_a_missing_rank_whose_shell_says_that_it_was_killed(make, code, killed):
     """`srun bash train.sh`: of the task Slurm knows only what the shell returned, 128 and the signal."""
     exited = make.finding("task_exit", detail={"rank": 1, "tasks": "1", "host": "n2", "exit_code": code})
     assert (make.judge(*snapshots(make, stack=[]), exited).cause == "rank_killed") is killed
+
+
+def left_early(make, waited_s=0.1):
+    """Pages after the end: rank 1 left Python in order after call 3, and closed its connection; call 4 of rank 0 raised an error."""
+    first, second = snapshots(make, phase="ended", alive=False, state=None, stack=None)
+    (entry,) = first.detail["ranks"]
+    call = {**entry["calls"][0], "left": True, "raised": True, "waited_s": waited_s}
+    torn = {**entry, "calls": [call], "phase": "ended", "alive": False, "state": None, "stack": None}
+    pages = [
+        dataclasses.replace(e, at=make.end + timedelta(seconds=2), detail={**e.detail, "ranks": [r], "last": True})
+        for e, r in ((first, torn), (second, second.detail["ranks"][0]))
+    ]  # fmt: skip
+    return [*pages, make.finding("gloo_connection_closed", detail={"rank": 0, "first_cause": True})]
+
+
+@pytest.mark.parametrize("waited_s", [0.1, 3.0], ids=["at once", "after a wait"])
+def test_a_rank_that_left_early_is_named_with_its_exit_code(make, waited_s):
+    """srun names every task with another code than 0: rank 1 is not among them."""
+    events = left_early(make, waited_s)
+    verdict = make.judge(*events)
+    assert (verdict.cause, verdict.confidence) == ("missing_rank", records.Confidence.POSSIBLE)
+    assert "rank 1 on n2 left the program while the others went on" in verdict.summary
+    exited = {"rank": 0, "tasks": "0", "host": "n1", "exit_code": 1, "first_cause": False}
+    verdict = make.judge(*events, make.finding("task_exit", detail=exited))
+    assert "rank 1 on n2 ended with exit code 0 while the others went on" in verdict.summary
+    both = make.judge(*events, make.finding("task_exit", detail={**exited, "tasks": "0-1"}))
+    assert "exit code 0" not in both.summary
+    launchers = [
+        dataclasses.replace(e, detail={**e.detail, "world_size": 16} if e.source == "probe" else e.detail)
+        for e in events
+    ]
+    several = make.judge(*launchers, make.finding("task_exit", detail=exited))
+    assert "exit code 0" not in several.summary  # task 0 may be a launcher of eight ranks
+
+
+def claims_of_the_gang(make, *events, **over):
+    """The causes that the ranks' pages argue for."""
+    view = view_builder.build(make.case(*events, **over))
+    assert view is not None
+    return [claim.cause for claim in gang.rule(view)]
+
+
+def test_a_rank_that_left_after_its_own_exception_did_not_leave_early(make):
+    """Python writes `ended` after an exception, too; the log shows it."""
+    raised = make.finding("python_exception", detail={"exception": "ValueError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
+    assert claims_of_the_gang(make, *left_early(make)) == ["missing_rank"]
+    assert claims_of_the_gang(make, *left_early(make), raised) == []
+    assert make.judge(*left_early(make), raised).cause == "user_error"
+
+
+def test_a_rank_that_saves_while_its_peer_has_left_waits_for_nobody(make):
+    """Rank 0 writes the last checkpoint until the limit ends it; rank 1 had nothing more to do."""
+    pages = left_early(make)[:2]
+    (entry,) = pages[0].detail["ranks"]
+    saving = {
+        **entry,
+        "phase": "checkpointing",
+        "alive": True,
+        "calls": [{**entry["calls"][0], "raised": False}],
+    }
+    pages[0] = dataclasses.replace(pages[0], detail={**pages[0].detail, "ranks": [saving]})
+    ended = make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=None)
+    assert claims_of_the_gang(make, *pages, attempt=ended) == []
+    assert make.judge(*pages, attempt=ended).cause == "time_limit"
+
+
+def test_nobody_is_told_to_use_the_probe_that_ran(make):
+    """The ranks' pages are there and explain nothing."""
+    last = make.finding("last_progress", 2, source="probe", detail={"rank": 0, "steps": 9, "phase": "ended"})
+    peer = make.finding("gloo_timeout", detail={"first_cause": True})
+    assert "with the probe" in make.judge(peer).next_step
+    assert "with the probe" not in make.judge(peer, last).next_step
 
 
 def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
