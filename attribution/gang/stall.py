@@ -228,13 +228,30 @@ def _missing(ranks: finding.Ranks, world: int | None, faults: finding.Faults) ->
         )
     if all((c := r.inside()) is not None and not c.is_p2p for r in found):
         return _each_inside(found, ranks)
-    waiting = sorted({p for m in open_meetings for p in m.present})
-    proof = [
-        f"ranks {stacks.ranges(waiting)} wait in {m.op} at group {m.group} #{m.seq}" for m in open_meetings
-    ]
+    proof = _who_waits(ranks, open_meetings)
     if _uneven(found, ranks):
         return _uneven_finding(found, proof)
     return missing_ranks.judge(found, faults, proof)
+
+
+def _who_waits(ranks: finding.Ranks, open_meetings: Sequence[align.OpenCollective]) -> list[str]:
+    """Sentences: who waits in which collective, and who waited there until it was ended or gave up."""
+    inside = {r.rank for r in ranks if r.alive and (c := r.inside()) is not None and not c.left}
+    sentences = []
+    for m in open_meetings:
+        where = f"in {m.op} at group {m.group} #{m.seq}"
+        here, gone = [p for p in m.present if p in inside], [p for p in m.present if p not in inside]
+        sentences += [f"{_ranks(here)} wait{'s' if len(here) == 1 else ''} {where}"] if here else []
+        sentences += (
+            [f"{_ranks(gone)} waited {where}, and no longer {'does' if len(gone) == 1 else 'do'}"]
+            if gone
+            else []
+        )
+    return sentences
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank{'' if len(numbers) == 1 else 's'} {stacks.ranges(numbers)}"
 
 
 def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFinding:

@@ -273,6 +273,7 @@ def _open_verdict(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | No
         "summary": last.summary,
         "where": last.location,
         "proof": list(last.proof),
+        "at": clock.iso_z(last.made_at),
     }
 
 
@@ -294,6 +295,7 @@ def _judged(
         "summary": found.summary,
         "where": found.where,
         "proof": list(found.proof),
+        "at": clock.iso_z(at),
     }
 
 

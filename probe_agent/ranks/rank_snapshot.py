@@ -76,12 +76,13 @@ class SnapshotTaker:
 
     def _detail(self, watched: WatchedJob, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
         worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
+        stalled_s = _stalled_since_s(watched)
         return {
             "ranks": entries,
             "world_size": max(worlds, default=None),
             "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
             "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
-            "nics": {} if last else self._nics.since(_stalled_since_s(watched)),
+            "nics": {} if last or stalled_s is None else self._nics.since(stalled_s),
             "refused_pages": watched.refused,
             "last": last,
         }
@@ -147,10 +148,10 @@ class SnapshotTaker:
             by_pid[pid] |= found
 
 
-def _stalled_since_s(watched: WatchedJob) -> float:
-    """The latest progress of any rank here, by the monotonic clock."""
+def _stalled_since_s(watched: WatchedJob) -> float | None:
+    """The latest progress of any rank here, by the monotonic clock; None if none of them lives."""
     alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
-    return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)
+    return max((r.progress.since_s for r in alive if r.progress is not None), default=None)
 
 
 def _owner(job: jobs.NodeJob) -> tuple[int, int]:

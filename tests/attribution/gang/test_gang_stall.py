@@ -265,6 +265,23 @@ def test_ranks_that_nobody_told_of() -> None:
     )
 
 
+def test_who_waited_and_is_gone_does_not_wait_now() -> None:
+    """Ranks 0 and 1 gave up after a timeout and ended; rank 3 still waits for rank 2."""
+    gave_up = dataclasses.replace(call(8, left=True), raised=True, waited_s=30.0)
+    ranks = [
+        rank(0, DONE, gave_up, phase="ended", alive=False),
+        rank(1, DONE, gave_up, phase="ended", alive=False),
+        rank(2, DONE, stack=LOOP),
+        rank(3, DONE, call(8)),
+    ]
+    found = stall.judge(ranks, world_size=4)
+    assert found.ranks == (2,)
+    assert found.proof[:2] == (
+        "rank 3 waits in all_reduce at group 0 #8",
+        "ranks 0-1 waited in all_reduce at group 0 #8, and no longer do",
+    )
+
+
 def test_who_left_because_a_collective_failed_is_a_victim() -> None:
     """Rank 2 was killed; the others got an exception and ended in order, or were ended."""
     failed = dataclasses.replace(call(8, left=True), raised=True)

@@ -149,6 +149,7 @@ def test_stacks_of_all_nodes_are_one_tree_and_name_who_is_missing(stuck: context
     assert isinstance(finding, dict)
     assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("user_code", "2", ["n2"])
     assert "train.py:31" in finding["where"]
+    assert finding["at"] == document["at"]
 
 
 def test_nobody_is_accused_in_a_gang_that_gets_on(stuck: context.Context) -> None:
