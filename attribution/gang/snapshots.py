@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,6 +13,8 @@ from probing_cluster.core import digits, records
 
 SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
 KINDS = (SNAPSHOT, DEAD, STALL)
+LAST_STEP = "last_progress"
+"""Kind of the event with the last step of an ended attempt on one node."""
 BECAUSE = timedelta(seconds=30)
 """A rank that dies within this after another died because of it: Slurm ends a failed step, gloo's peers give up."""
 TEARDOWN = timedelta(seconds=3)
@@ -19,6 +22,11 @@ TEARDOWN = timedelta(seconds=3)
 
 GIVING_UP = timedelta(seconds=30)
 """Time that ranks with a timed-out collective may need to print the reason and end, on a slow machine."""
+
+WOKEN = timedelta(seconds=40)
+"""Slurm sends SIGCONT before it ends a job, and kills what still runs after KillWait (30 s): stopped ranks may go on for that time."""
+WOKEN_STEPS, WOKEN_CALLS = 2, 16
+"""Most steps, or collectives of a program without steps, for which ranks in that time still count as stalled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +49,9 @@ _LONGEST_S = 30 * 86400.0
 
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
     """The gang in its last snapshots before the teardown; None if no event reports its ranks."""
-    probe_events = [e for e in events if e.source == "probe" and e.kind in KINDS]
+    reported = [e for e in events if e.source == "probe"]
+    went_on = _went_on_after(reported, end_at)
+    probe_events = [e for e in reported if e.kind in KINDS and (went_on is None or e.at > went_on)]
     if end_at is not None:
         before = [e for e in probe_events if e.at <= end_at - TEARDOWN]
         probe_events = before if any(e.kind == SNAPSHOT for e in before) else probe_events
@@ -52,7 +62,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     alive_at = _alive_at(last)
     dropped = {e.event_id for e in probe_events if e.kind == DEAD and not _borne_out(e, alive_at)}
     probe_events = [e for e in probe_events if e.event_id not in dropped]
-    if dropped and end_at is None and all(e.kind == SNAPSHOT for e in probe_events):
+    if (dropped or went_on) and end_at is None and all(e.kind == SNAPSHOT for e in probe_events):
         return None  # a running gang without another sign of trouble
     deaths = [e for e in probe_events if e.kind == DEAD]
     ranks = _one_step(_with_deaths(_views(last), deaths))
@@ -89,11 +99,59 @@ def judge(
     if gang_finding.kind != "missing" or gang_finding.nodes:
         return gang_finding
     silent = tuple(n for n in nodes if n not in found.nodes)
-    return replace(
-        gang_finding,
-        nodes=silent,
-        summary=f"{gang_finding.summary} (silent: {', '.join(silent) or 'no node'})",
+    why = f"no snapshot from {', '.join(silent)}" if silent else "each node sent a snapshot"
+    return replace(gang_finding, nodes=silent, summary=f"{gang_finding.summary} ({why})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Progress:
+    """How far one process was when it was reported."""
+
+    at: datetime
+    steps: int
+    seq: int
+    """Highest sequence number of its collectives; 0 if not reported."""
+    step_at: datetime
+    """Time of its last step, not later than this if unknown."""
+
+
+def _went_on_after(reported: Iterable[records.HealthEvent], end_at: datetime | None) -> datetime | None:
+    """Time of the last report of a rank that made progress after it; None without one. A stall reported until then has ended."""
+    by_process: dict[tuple[str, int], list[_Progress]] = {}
+    for event in sorted(reported, key=_order):
+        for pid, progress in _progress(event):
+            by_process.setdefault((event.node, pid), []).append(progress)
+    return max(
+        (
+            earlier.at
+            for looks in by_process.values()
+            for earlier, later in itertools.pairwise(looks)
+            if _has_gone_on(earlier, later, end_at)
+        ),
+        default=None,
     )
+
+
+def _progress(event: records.HealthEvent) -> Iterable[tuple[int, _Progress]]:
+    """The processes that a probe's event reports, by pid, and how far they were."""
+    if event.kind != SNAPSHOT:
+        steps = digits.index(event.detail.get("steps"))
+        if steps is not None:
+            yield event.pid or 0, _Progress(at=event.at, steps=steps, seq=0, step_at=event.at)
+        return
+    for rank in _views({event.node: event}):
+        age_s = min(max(rank.step_age_s or 0.0, 0.0), _LONGEST_S)
+        seq = max((c.seq for c in rank.calls if not c.is_p2p), default=0)
+        step_at = event.at - timedelta(seconds=age_s)
+        yield rank.pid, _Progress(at=event.at, steps=rank.steps, seq=seq, step_at=step_at)
+
+
+def _has_gone_on(earlier: _Progress, later: _Progress, end_at: datetime | None) -> bool:
+    """True if it made progress in between, other than when it was woken to be ended."""
+    if not later.steps:
+        return 0 < earlier.seq < later.seq - WOKEN_CALLS
+    woken = end_at is not None and later.step_at >= end_at - WOKEN
+    return later.steps > earlier.steps + (WOKEN_STEPS if woken else 0)
 
 
 def _last(events: Iterable[records.HealthEvent]) -> dict[str, records.HealthEvent]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from probing_cluster.attribution.gang import align, finding, missing_ranks, stacks
+from probing_cluster.attribution.gang import align, finding, missing_ranks, stacks, views
 from probing_cluster.core.records import Confidence, Domain
 
 
@@ -54,9 +54,22 @@ def weigh(
 
 
 def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
-    found = [r for r in ranks if r.alive and r.state in {"T", "t"}]
-    if not found:
+    stopped = [r for r in ranks if r.alive and r.state in {"T", "t"}]
+    found = [r for r in stopped if not _stopped_itself(r)]
+    if not stopped:
         return None
+    if not found:
+        return finding.make(
+            "stopped_itself",
+            stopped,
+            Domain.USER_PROGRAM,
+            Confidence.LIKELY,
+            f"{finding.names(stopped)} stopped by a signal from the program itself and never continued",
+            [
+                f"rank {r.rank}: pid {r.pid} in state {r.state}, inside {r.native[0].function} ({r.native[0].file})"
+                for r in stopped
+            ],
+        )
     return finding.make(
         "rank_stopped",
         found,
@@ -65,6 +78,17 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
         f"{finding.names(found)} stopped by a signal (process state {found[0].state}) and never continued",
         [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in found],
     )
+
+
+_SENDING = frozenset(
+    {"kill", "killpg", "raise", "os_kill", "os_killpg", "signal_raise_signal", "signal_pthread_kill"}
+)
+"""C functions, of libc and of Python, that send a signal: a process that stops inside one has stopped itself."""
+_INNERMOST = 3
+
+
+def _stopped_itself(rank: views.RankView) -> bool:
+    return any(f.function in _SENDING and not f.is_scanned for f in rank.native[:_INNERMOST])
 
 
 def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> finding.GangFinding | None:
@@ -97,8 +121,8 @@ def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> fi
 def _ended(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
     """Some ranks left their program in order and the others wait, with NCCL for ever."""
     # A rank that ended because its collective failed is a victim.
-    found = [r for r in ranks if r.phase == "ended" and not (r.calls and r.calls[-1].raised)]
-    waiting = [r for r in ranks if r.alive and r.phase != "ended"]
+    found = [r for r in ranks if r.phase == "ended" and not _raised(r)]
+    waiting = [r for r in ranks if _waits_for_the_ended(r)]
     if not found or not waiting or len(found) > len(waiting):
         return None
     proof = [f"rank {r.rank}: ended after step {r.steps}" for r in found]
@@ -112,6 +136,16 @@ def _ended(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) ->
         f"{finding.names(found)} left the program while the others went on",
         proof,
     )
+
+
+def _raised(rank: views.RankView) -> bool:
+    return bool(rank.calls) and rank.calls[-1].raised
+
+
+def _waits_for_the_ended(rank: views.RankView) -> bool:
+    """True if it lives, or its last collective did not come to its end; of a rank without process state (torn down) only that counts."""
+    lives = rank.alive and rank.phase != "ended"
+    return _raised(rank) or (lives and (bool(rank.state) or rank.inside() is not None))
 
 
 def _uneven(found: finding.Ranks, ranks: finding.Ranks) -> bool:
@@ -194,13 +228,30 @@ def _missing(ranks: finding.Ranks, world: int | None, faults: finding.Faults) ->
         )
     if all((c := r.inside()) is not None and not c.is_p2p for r in found):
         return _each_inside(found, ranks)
-    waiting = sorted({p for m in open_meetings for p in m.present})
-    proof = [
-        f"ranks {stacks.ranges(waiting)} wait in {m.op} at group {m.group} #{m.seq}" for m in open_meetings
-    ]
+    proof = _who_waits(ranks, open_meetings)
     if _uneven(found, ranks):
         return _uneven_finding(found, proof)
     return missing_ranks.judge(found, faults, proof)
+
+
+def _who_waits(ranks: finding.Ranks, open_meetings: Sequence[align.OpenCollective]) -> list[str]:
+    """Sentences: who waits in which collective, and who waited there until it was ended or gave up."""
+    inside = {r.rank for r in ranks if r.alive and (c := r.inside()) is not None and not c.left}
+    sentences = []
+    for m in open_meetings:
+        where = f"in {m.op} at group {m.group} #{m.seq}"
+        here, gone = [p for p in m.present if p in inside], [p for p in m.present if p not in inside]
+        sentences += [f"{_ranks(here)} wait{'s' if len(here) == 1 else ''} {where}"] if here else []
+        sentences += (
+            [f"{_ranks(gone)} waited {where}, and no longer {'does' if len(gone) == 1 else 'do'}"]
+            if gone
+            else []
+        )
+    return sentences
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank{'' if len(numbers) == 1 else 's'} {stacks.ranges(numbers)}"
 
 
 def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFinding:

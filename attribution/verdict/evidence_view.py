@@ -316,20 +316,22 @@ class EvidenceView:
     @functools.cached_property
     def hung(self) -> bool:
         """True if the job's side reports ranks that waited in vain."""
-        outstanding = [
-            f.event for f in self.findings if f.event.kind == "dump" and f.event.detail.get("outstanding")
-        ]
-        return bool(outstanding) or any(f.signature.onset for f in self.findings)
+        dumps = (f.event.detail for f in self.findings if f.event.kind == "dump")
+        return any(d.get("outstanding") for d in dumps) or any(f.signature.onset for f in self.findings)
 
     @functools.cached_property
     def hung_since(self) -> datetime | None:
         """Time of the last progress of a job that hung until its end; None if it did not hang or nothing shows it."""
-        stalls = [f.event for f in self.findings if f.event.kind == "rank_stall"]
-        if not stalls:
-            return self.onset_at if self.hung else None
+        reported = any(f.event.kind == "rank_stall" for f in self.findings)
+        hung = self.ranks_stalled if reported else self.hung
+        return ((self.case.last_progress_at if reported else None) or self.onset_at) if hung else None
+
+    @functools.cached_property
+    def ranks_stalled(self) -> bool:
+        """True if the probe reported a stall of its ranks and no progress after it."""
+        stalls = [f.event.at for f in self.findings if f.event.kind == "rank_stall"]
         step_at = self.case.last_progress_at
-        went_on = step_at is not None and step_at > max(e.at for e in stalls)
-        return None if went_on else step_at or self.onset_at
+        return bool(stalls) and (step_at is None or step_at <= max(stalls))
 
     @functools.cached_property
     def log_stall(self) -> records.HealthEvent | None:

@@ -71,6 +71,8 @@ def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str
             return _filled_in(taxonomy.load().variants[name], view, winner)
     if step := _check(view, ranking) or _advice(view, winner):
         return step
+    if winner.cause == taxonomy.UNKNOWN and any(f.event.source == "probe" for f in view.findings):
+        return taxonomy.load().variants["unknown_with_probe"]
     proven = (
         ranking.confidence is not records.Confidence.POSSIBLE
         or winner.info.domain is not records.Domain.HARDWARE

@@ -1,4 +1,4 @@
-"""Faults that may have stopped a gang: of parts that it held, and that its ranks did not outlive."""
+"""Faults that may have stopped a gang: of parts that it held, not outlived by its ranks and not later than their stall."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ LOOK_BACK = timedelta(minutes=10)
 """How long before a gang's last progress a fault may lie: a mount may hang for a while before somebody uses it."""
 OUTLIVED = timedelta(seconds=60)
 """Ranks that made progress for longer than this after a fault outlived it; a program runs less far ahead of its GPU."""
+
+LINK_FOUND, FOUND = timedelta(seconds=60), timedelta(minutes=5)
+"""How long after a gang's last progress the fault that stopped it may first be reported: readings find a link that is down within seconds,
+a driver or a file system reports a missing answer only after its own timeouts."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
 """Faults that stop a job at once or not at all."""
@@ -39,6 +43,8 @@ def faults_of_running(
             continue
         if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
             continue
+        if _came_later(event.kind, event.at, onset_at):
+            continue
         if view_builder.means_gpu(event, signature):
             names = known.get(event.node, gpus.GpuMap())
             hold = gpus.hold_of_gpu(event, attempt, names, held.get(event.node), alone=False)
@@ -54,10 +60,15 @@ def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Map
     found: dict[str, set[str]] = {}
     for s in view.sightings:
         held = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
-        if held and not _outlived(s.event.kind, s.at, began):
-            found.setdefault(s.event.node, set()).add(s.event.kind)
+        kind = s.event.kind
+        if held and not _outlived(kind, s.at, began) and not _came_later(kind, s.at, onset_at):
+            found.setdefault(s.event.node, set()).add(kind)
     return found
 
 
 def _outlived(kind: str, at: datetime, onset_at: datetime) -> bool:
     return kind in _AT_ONCE and at < onset_at - OUTLIVED
+
+
+def _came_later(kind: str, at: datetime, onset_at: datetime) -> bool:
+    return at > onset_at + (LINK_FOUND if kind in finding.LINK_FAULTS else FOUND)

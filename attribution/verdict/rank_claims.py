@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, taxonomy
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, taxonomy
 from probing_cluster.core import records, vocabulary
 
 _CHAIN = timedelta(seconds=60)
@@ -144,7 +144,10 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
     if came_into_the_hang(view, claim):
         # A part that is gone beside a hang is seldom chance: often it is noticed only when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
-        weight = claims.POSSIBLE if gone else weight * _DISCOUNTED
+        if any(e.event_id in view.requeue_event_ids for e in claim.evidence):
+            weight = min(weight, _NOT_CERTAIN)  # our requeue for it ended the job, which already hung
+        else:
+            weight = claims.POSSIBLE if gone else weight * _DISCOUNTED
     return claim if weight == claim.weight else claims.replace_claim(claim, weight=weight)
 
 
@@ -221,8 +224,11 @@ def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) ->
         return False
     if view.log_stall is not None and view.log_stall in claim.evidence:
         return False  # it lies within a few of the log's own gaps
-    hung = view.end_at - view.onset_at > _SKEW and view.state not in ("NODE_FAIL", "BOOT_FAIL")
-    return hung and _has_node_evidence(claim) and claim.at > view.onset_at + _SKEW
+    # The ranks' own stall dates the last progress of all of them.
+    dated = claim.cause in _WAYS and view.ranks_stalled
+    skew = node_faults.LINK_FOUND if dated else _SKEW
+    hung = view.end_at - view.onset_at > skew and view.state not in ("NODE_FAIL", "BOOT_FAIL")
+    return hung and _has_node_evidence(claim) and claim.at > view.onset_at + skew
 
 
 def _names_the_part(found: evidence_view.CaseFinding, claim: claims.Claim) -> bool:

@@ -92,11 +92,21 @@ def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: case
         if ended is (event.detail.get(vocabulary.UNTIL_ERROR) is True):
             return False
     named = event.detail.get("restart_count")
-    if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
+    if isinstance(named, int) and attempt.restart_count is not None:
+        if named != attempt.restart_count:
+            return False
+    elif event.source == "probe" and _is_of_another_start(event, attempt):
         return False
     # The next start of the same job wrote what came later.
     last = attempt.end_at + timedelta(seconds=policy.after_s)
     return attempt.start_at - SLACK <= event.at <= last
+
+
+def _is_of_another_start(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    """True if ranks that the attempt did not have are reported: on another node, or at work after its end."""
+    assert attempt.end_at is not None
+    at_work = event.kind == "rank_stall" and event.at > attempt.end_at + SLACK
+    return at_work or bool(attempt.nodes and event.node not in attempt.nodes)
 
 
 def _own_actions(case: cases.Case) -> tuple[records.Drain, ...]:

@@ -141,16 +141,17 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
     newest = max((e.at for e in fresh), default=None)
     deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,), cluster=gang.cluster)
     deaths = [e for e in deaths if may_speak(gang, e.node)]
-    snapshot_gang = snapshots.gang([*fresh, *deaths]) if fresh else None
-    ranks = snapshot_gang.ranks if snapshot_gang is not None else ()
+    shown = snapshots.gang(fresh)
+    ranks = shown.ranks if shown is not None else ()
     return _head(gang, now) | {
         "at": None if newest is None else clock.iso_z(newest),
         "n_ranks": len(ranks),
-        "world_size": snapshot_gang.world_size if snapshot_gang is not None else None,
+        "world_size": shown.world_size if shown is not None else None,
         "tree": stacks.fold(stacks.merge((v.rank, v.frames) for v in ranks if v.frames)).to_json(),
         "without": _without(fresh),
         "without_native": _without_native(ranks),
-        "finding": _open_verdict(store, gang) or _judged(store, gang, snapshot_gang, newest),
+        "finding": _open_verdict(store, gang)
+        or _judged(store, gang, snapshots.gang([*fresh, *deaths]), newest),
         "silent_nodes": sorted(gang.nodes - {e.node for e in fresh}),
     }
 
@@ -272,6 +273,7 @@ def _open_verdict(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | No
         "summary": last.summary,
         "where": last.location,
         "proof": list(last.proof),
+        "at": clock.iso_z(last.made_at),
     }
 
 
@@ -293,6 +295,7 @@ def _judged(
         "summary": found.summary,
         "where": found.where,
         "proof": list(found.proof),
+        "at": clock.iso_z(at),
     }
 
 

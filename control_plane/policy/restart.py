@@ -108,7 +108,9 @@ def _of_the_verdict(case: EndedAttempt, policy: settings.PolicySettings) -> Iter
     yield "skipped", "" if verdict.node else "the verdict names no node to leave out"
     yield (
         "skipped",
-        "" if is_witnessed(case.evidence) else "no node saw it: the verdict rests on the job's own words",
+        ""
+        if is_witnessed(case.evidence)
+        else "no node reported a fault: the verdict rests on the job's own ranks and output",
     )
     yield "denied", spent(case.n_restarts, policy)
 

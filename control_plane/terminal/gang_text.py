@@ -6,7 +6,7 @@ import re
 import statistics
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.attribution.gang import stacks
@@ -16,6 +16,8 @@ from probing_cluster.core import digits, hostlist, sanitize
 from probing_cluster.reports import phrase
 
 LEAST_WIDTH = 60
+ONE_MOMENT = timedelta(seconds=10)
+"""Stacks are taken within this after a finding, or it is of another moment."""
 MAX_LINES = 400
 """Lines of a tree of stacks; the rest is counted."""
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
@@ -50,7 +52,7 @@ def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
     ranks_text = _of(document["n_ranks"], document["world_size"])
     lines = [_title(document, ranks_text), f"stacks of {phrase.stamp_z(taken)}, {phrase.span(age_s)} ago"]
     if document["finding"] is not None:
-        lines += ["", *_finding_lines(document["finding"], width)]
+        lines += ["", *_finding_lines(document["finding"], taken, width)]
     drawn = list(_branch(document["tree"], "", width))
     lines += ["", *drawn[:MAX_LINES]]
     if len(drawn) > MAX_LINES:
@@ -89,10 +91,13 @@ def _findings(findings: Sequence[Mapping[str, Any]], width: int) -> list[str]:
     return lines
 
 
-def _finding_lines(finding: Mapping[str, Any], width: int) -> list[str]:
+def _finding_lines(finding: Mapping[str, Any], taken: datetime, width: int) -> list[str]:
+    """The finding and its proof, with its time if that is another moment than the stacks'."""
+    found_at = datetime.fromisoformat(finding["at"])
+    then = f", as of {phrase.clock_z(found_at)}" if taken - found_at > ONE_MOMENT else ""
     where = f" ({_short(finding['where'], 60)})" if finding["where"] else ""
     sure = f"{finding['domain'].replace('_', ' ')}, {finding['confidence']}"
-    lines = _wrapped(f"{sanitize.clean(finding['summary'], 400)}{where}: {sure}", width)
+    lines = _wrapped(f"{sanitize.clean(finding['summary'], 400)}{where}: {sure}{then}", width)
     for proof in finding["proof"][:8]:
         lines += _wrapped(sanitize.clean(proof, 300), width, "  ")
     return lines

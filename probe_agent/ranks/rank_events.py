@@ -32,7 +32,7 @@ class RankEvents:
             "world_size": page.world_size,
             "together": together,
         }
-        words = f"{_rank_label(page)} is gone {_how_far(page)}in phase {page.phase}"
+        words = f"{_rank_label(page)} is gone {_how_far(page)}"
         words += ", with all ranks of its job on this node" if together else ""
         return self._sighting(job, "rank_dead", f"{_process(page)}:dead", words, detail, pid=page.pid, at=at)
 
@@ -86,7 +86,7 @@ class RankEvents:
             measured=measured,
             threshold=threshold,
             unit="s" if measured is not None else None,
-            detail=detail,
+            detail={"restart_count": job.restart_count, **detail},
         )
 
 
@@ -98,13 +98,13 @@ def _process(page: pages.ProbePage) -> str:
     return f"{page.pid}:{page.start_ticks}"
 
 
-def _how_far(page: pages.ProbePage) -> str:
-    """`after step 7 `; of a rank without a counted step its collectives: not every program has steps that the probe counts."""
-    n_calls = max((c.seq for c in page.recent_collectives), default=0)
-    if page.steps or not n_calls:
-        return f"after step {page.steps} "
-    return f"after at least {n_calls} collectives and no counted step "
-
-
 def _rank_label(page: pages.ProbePage) -> str:
     return f"rank {'?' if page.rank is None else page.rank} (pid {page.pid})"
+
+
+def _how_far(page: pages.ProbePage) -> str:
+    """Its last step, or collective: a program without an optimizer makes no steps and seems to load for ever."""
+    calls = page.recent_collectives
+    if page.steps or not calls:
+        return f"after step {page.steps} in phase {page.phase}"
+    return f"{'after' if calls[-1].leave_ns is not None else 'inside'} {calls[-1].op} {calls[-1].group}#{calls[-1].seq}, without a step of an optimizer"

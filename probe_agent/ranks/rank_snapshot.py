@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,10 +58,17 @@ class SnapshotTaker:
         return {entry["pid"]: entry for entry in entries}
 
     def last(self, watched: WatchedJob) -> dict[str, Any] | None:
-        """The pages that an attempt left when it did not end in order: what each rank was inside of when it was torn down."""
+        """The pages that an attempt left: what each rank was inside of when it was torn down.
+
+        None if the whole gang was here and ended in order. Ranks that ended in order while others of their gang are elsewhere may have
+        left too early, which only all nodes' pages show: they are reported shortly.
+        """
         chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
         if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
-            return None
+            world = max((r.page.world_size or 0 for r in chosen), default=0)
+            if world <= len({r.page.rank for r in chosen}):
+                return None
+            return self._detail(watched, [_shortened(self._page_fields(r)) for r in chosen], last=True)
         # Who was ended with the job lived until then: only a death that was news is one.
         entries = [
             self._page_fields(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen
@@ -71,12 +77,13 @@ class SnapshotTaker:
 
     def _detail(self, watched: WatchedJob, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
         worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
+        stalled_s = _stalled_since_s(watched)
         return {
             "ranks": entries,
             "world_size": max(worlds, default=None),
             "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
             "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
-            "nics": {} if last else self._nics.since(_stalled_since_s(watched)),
+            "nics": {} if last or stalled_s is None else self._nics.since(stalled_s),
             "refused_pages": watched.refused,
             "last": last,
         }
@@ -146,16 +153,22 @@ class SnapshotTaker:
             by_pid[pid] |= found
 
 
-def _stalled_since_s(watched: WatchedJob) -> float:
-    """The latest progress of any rank here, by the monotonic clock; infinite where no rank of the job stands still here."""
+def _stalled_since_s(watched: WatchedJob) -> float | None:
+    """The latest progress of any rank here, by the monotonic clock; None if none of them lives."""
     alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
-    return max((r.progress.since_s for r in alive if r.progress is not None), default=math.inf)
+    return max((r.progress.since_s for r in alive if r.progress is not None), default=None)
 
 
 def _owner(job: jobs.NodeJob) -> tuple[int, int]:
     """uid and gid of whose job it is; its pages could not have been read without."""
     assert job.uid is not None
     return job.uid, job.gid if job.gid is not None else job.uid
+
+
+def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the last call of each group only, and without the time of its steps."""
+    calls = {call["group"]: call for call in entry["calls"]}
+    return entry | {"alive": False, "calls": list(calls.values()), "window": None}
 
 
 def _raised(page: pages.ProbePage) -> bool:

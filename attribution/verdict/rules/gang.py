@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from probing_cluster.attribution.gang import snapshots
-from probing_cluster.attribution.verdict import claims, evidence_view, node_faults, taxonomy
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, taxonomy
 from probing_cluster.attribution.verdict import rank_claims as rank
 from probing_cluster.core import digits, errors, hostlist, records, vocabulary
 
@@ -14,7 +14,7 @@ _CAUSES = {
     "rank_dead": "rank_killed",
     "rank_stopped": "rank_stopped",
     **dict.fromkeys(("dataloader", "python_loop", "user_code", "gil_held", "missing"), "missing_rank"),
-    **dict.fromkeys(("rank_ended", "uneven_input", "deadlock"), "missing_rank"),
+    **dict.fromkeys(("rank_ended", "uneven_input", "deadlock", "stopped_itself"), "missing_rank"),
     "collective_mismatch": "collective_mismatch",
     "checkpoint_io": "filesystem_mount",
     "storage_io": "filesystem_mount",
@@ -55,6 +55,11 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if gang_finding.kind == "rank_dead" and (codes := _left(view, set(gang_finding.ranks))):
         cause = "user_error"
         words = f"{gang_finding.summary.partition(' died')[0]} ended by itself with exit code {codes[0]} while the others went on"
+    if gang_finding.kind == "rank_ended":
+        if any(f.signature.role is findings.FindingRole.OWN for f in view.findings):
+            return  # Python also leaves in order after the exception that the log shows.
+        if _left_without_error(view, set(gang_finding.ranks), found.world_size):
+            words = f"{gang_finding.summary.partition(' left')[0]} ended with exit code 0 while the others went on"
     if cause is None or not weight:
         return
     first = gang_finding.nodes[0] if gang_finding.nodes else None
@@ -97,6 +102,17 @@ def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
     """The exit codes with which, by Slurm's lines, exactly these ranks ended by themselves."""
     lines = [(_tasks(e.detail), _exit_code(e)) for e in _log_lines(view) if e.kind == "task_exit"]
     return sorted({code for tasks, code in lines if tasks == ranks and code and code < vocabulary.BY_SIGNAL})
+
+
+def _left_without_error(view: evidence_view.EvidenceView, ranks: set[int], world_size: int | None) -> bool:
+    """True if Slurm reports how other tasks ended, and of these none: it names every task that ends with another code than 0.
+
+    Ranks and tasks have the same numbers if each node has one rank, or if a task's number shows that a node has several tasks.
+    """
+    tasks = {task for e in _log_lines(view) for task in _tasks(e.detail)}
+    n_nodes = len(view.attempt.nodes)
+    alike = world_size == n_nodes or max(tasks, default=0) >= n_nodes
+    return bool(tasks) and alike and not tasks & ranks
 
 
 def _log_lines(view: evidence_view.EvidenceView) -> Iterable[records.HealthEvent]:

@@ -160,6 +160,37 @@ def test_c_functions_change_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(
+    ("functions", "itself"),
+    [
+        (("kill", "os_kill"), True),
+        (("kill", "os_killpg"), True),
+        (("+0x8ade0", "raise", "signal_raise_signal"), True),
+        (("+0x8ade0", "signal_pthread_kill"), True),
+        (("wait4", "os_waitpid"), False),
+        (("clock_nanosleep", "time_sleep"), False),
+        (("+0x85e50", "+0x90d00", "PyThread_acquire_lock_timed", "os_kill"), False),
+        ((), False),
+    ],
+)
+def test_a_stopped_process_inside_its_own_kill_stopped_itself(
+    functions: tuple[str, ...], itself: bool
+) -> None:
+    """Functions as read from processes that were stopped: os.kill, raise_signal and pthread_kill, or from outside."""
+    native = tuple(views.StackFrame(function=f, file="libc.so.6", line=0, is_native=True) for f in functions)
+    odd = rank(2, DONE, stack=LOOP, state="T", native=native)
+    found = stall.judge(gang(odd), world_size=4)
+    expected = ("stopped_itself", "user_program") if itself else ("rank_stopped", "system_software")
+    assert (found.kind, found.domain) == expected
+    assert found.ranks == (2,)
+    if itself:
+        guessed = tuple(dataclasses.replace(f, is_scanned=True) for f in native)
+        assert stall.judge(gang(dataclasses.replace(odd, native=guessed))).kind == "rank_stopped"
+        # Of several stopped ranks those are named that somebody else stopped.
+        both = [rank(0, DONE, state="T"), *gang(odd)[1:]]
+        assert (stall.judge(both).kind, stall.judge(both).ranks) == ("rank_stopped", (0,))
+
+
+@pytest.mark.parametrize(
     "odd",
     [
         rank(2, DONE, call(8, op="barrier"), loader_ends=1),
@@ -231,6 +262,23 @@ def test_ranks_that_nobody_told_of() -> None:
         (2,),
         (),
         Confidence.POSSIBLE,
+    )
+
+
+def test_who_waited_and_is_gone_does_not_wait_now() -> None:
+    """Ranks 0 and 1 gave up after a timeout and ended; rank 3 still waits for rank 2."""
+    gave_up = dataclasses.replace(call(8, left=True), raised=True, waited_s=30.0)
+    ranks = [
+        rank(0, DONE, gave_up, phase="ended", alive=False),
+        rank(1, DONE, gave_up, phase="ended", alive=False),
+        rank(2, DONE, stack=LOOP),
+        rank(3, DONE, call(8)),
+    ]
+    found = stall.judge(ranks, world_size=4)
+    assert found.ranks == (2,)
+    assert found.proof[:2] == (
+        "rank 3 waits in all_reduce at group 0 #8",
+        "ranks 0-1 waited in all_reduce at group 0 #8, and no longer do",
     )
 
 

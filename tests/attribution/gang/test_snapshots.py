@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.attribution.gang import snapshots
+from probing_cluster.attribution.verdict import view_builder
 
 
 def entry(rank: int, *, pid: int | None = None, seq: int = 8, **over: Any) -> dict[str, Any]:
@@ -58,6 +59,74 @@ def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
     only = snapshots.gang([dying], end_at=make.end)
     assert only is not None
     assert len(only.ranks) == 2
+
+
+def progress(make: Any, node: str, rank: int, steps: int, before_end_s: float) -> Any:
+    """The last step of a node's ranks, as its agent reports it after the end."""
+    detail = {"rank": rank, "steps": steps, "phase": "ended", "restart_count": 0}
+    return make.finding(
+        "last_progress", before_end_s, node=node, pid=100 + rank, source="probe", detail=detail
+    )
+
+
+def stopped_and_continued(make: Any, trained: int = 500, before_end_s: float = 2.0) -> list[Any]:
+    """Rank 2 was stopped 68 s before the end; after SIGCONT the gang trained on for so many steps."""
+    stalls = [
+        make.finding("rank_stall", 68, node=node, pid=100 + rank, source="probe", measured=10.0, detail={"rank": rank, "steps": 8})
+        for rank, node in ((0, "n1"), (2, "n2"))
+    ]  # fmt: skip
+    shown = [
+        snapshot(make, "n1", entry(0), entry(1), before_end_s=66),
+        snapshot(make, "n2", lost(2, state="T", steps=8), entry(3), before_end_s=65),
+    ]
+    ranks = ((0, "n1"), (2, "n2"))
+    after = [progress(make, node, rank, 8 + trained, before_end_s) for rank, node in ranks]
+    return [*stalls, *shown, *after]
+
+
+def test_a_stall_that_ended_is_not_why_a_job_died(make: Any) -> None:
+    """The gang trained on until rank 2 raised an error, or was killed: neither verdict is "never continued"."""
+    events = stopped_and_continued(make)
+    detail = {"rank": 2, "exception": "ValueError", "first_cause": True, "role": "root", "domains": ["user_program"]}  # fmt: skip
+    raised = make.finding("python_exception", node="n1", detail=detail, message="ValueError: bad batch")
+    verdict = make.judge(*events, raised, last_progress_at=make.end - timedelta(seconds=2))
+    assert verdict.cause == "user_error"
+    assert "stopped" not in verdict.summary
+    gone = {"rank": 2, "steps": 508, "phase": "training", "step_id": 0, "world_size": 4}
+    dead = make.finding("rank_dead", 1, node="n2", pid=102, source="probe", detail=gone)
+    killed = make.judge(*events, dead, last_progress_at=make.end - timedelta(seconds=2))
+    assert killed.cause == "rank_killed"
+    assert "stopped" not in killed.summary
+    found = snapshots.gang([*events, dead], end_at=make.end)
+    assert found is not None
+    assert found.onset_at == dead.at
+
+
+@pytest.mark.parametrize(
+    ("trained", "before_end_s", "over"),
+    [(1, 1.0, False), (2, 50.0, True), (50, 1.0, True)],
+    ids=["woken to be ended", "a slow step long before the end", "trained on to the end"],
+)
+def test_steps_of_ranks_that_are_woken_to_be_ended_do_not_end_a_stall(
+    make: Any, trained: int, before_end_s: float, over: bool
+) -> None:
+    """Slurm sends SIGCONT before it ends a job: a stopped rank may finish its step."""
+    found = snapshots.gang(stopped_and_continued(make, trained, before_end_s), end_at=make.end)
+    assert (found is None) is over
+    assert found is None or snapshots.judge(found, {}).kind == "rank_stopped"
+
+
+def test_a_gang_without_steps_went_on_by_its_collectives(make: Any) -> None:
+    """Its program has no optimizer; the picture after the end shows hundreds of calls more."""
+    shown = [
+        snapshot(make, "n1", entry(0, steps=0), entry(1, steps=0)),
+        snapshot(make, "n2", lost(2, state="T", steps=0), entry(3, steps=0), before_end_s=61),
+    ]
+    for seq, over in ((9, False), (300, True)):
+        left = snapshot(make, "n1", entry(0, steps=0, seq=seq), entry(1, steps=0, seq=seq), before_end_s=-2)
+        found = snapshots.gang([*shown, left], end_at=make.end)
+        assert found is not None
+        assert (snapshots.judge(found, {}).kind != "rank_stopped") is over
 
 
 def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
@@ -143,6 +212,32 @@ def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
         (0, 1, True),
         (1, 1, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("place", "detail", "restart_count", "own"),
+    [
+        ({}, {}, None, True),
+        ({"node": "n3"}, {}, None, False),
+        ({"at_s": 76}, {}, None, False),
+        ({"at_s": 76}, {"restart_count": 1}, 1, True),
+        ({}, {"restart_count": 1}, 0, False),
+        ({"node": "n3"}, {"restart_count": 1}, None, False),
+    ],
+    ids=["its own", "another node", "after its end", "named as its own", "the next start", "no count in accounting"],
+)  # fmt: skip
+def test_ranks_of_the_jobs_next_start_are_no_evidence_of_this_one(
+    make: Any, place: dict[str, Any], detail: dict[str, Any], restart_count: int | None, own: bool
+) -> None:
+    """A requeued job starts within the window of its earlier attempt, on other nodes or the same."""
+    at = make.end + timedelta(seconds=place.get("at_s", -70))
+    found = make.finding(
+        "rank_stall", node=place.get("node", "n1"), at=at, source="probe", measured=30.0, detail=detail
+    )
+    attempt = make.attempt(state="REQUEUED", exit_code=0, restart_count=restart_count)
+    view = view_builder.build(make.case(found, attempt=attempt))
+    assert view is not None
+    assert [f.event for f in view.findings] == [found] * own
 
 
 def test_nothing_told_is_no_gang(make: Any) -> None:

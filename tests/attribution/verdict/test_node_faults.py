@@ -43,6 +43,24 @@ def test_what_the_ranks_outlived_did_not_stop_them(make: Any, fault: dict[str, A
     assert live(make, lost(make, after_onset_s=-5, **fault)) == {"n2": {before.kind}}
 
 
+@pytest.mark.parametrize(
+    ("fault", "found_s", "later_s"),
+    [
+        ({}, 250, 310),
+        ({"kind": "ib_link", "code": "port_down", "device": "mlx5_0", "gpu_uuid": None}, 40, 107),
+        ({"kind": "nfs", "code": "not_responding", "device": "/scratch", "gpu_uuid": None}, 200, 310),
+    ],
+    ids=["gpu", "link", "mount"],
+)
+def test_a_fault_after_the_gang_stopped_did_not_stop_it(
+    make: Any, fault: dict[str, Any], found_s: float, later_s: float
+) -> None:
+    """A link that goes down two minutes into a hang is not its cause; the driver and mounts report late."""
+    in_time = lost(make, after_onset_s=found_s, **fault)
+    assert live(make, in_time) == {"n2": {in_time.kind}}
+    assert live(make, lost(make, after_onset_s=later_s, **fault)) == {}
+
+
 def test_a_mount_may_hang_for_long_before_somebody_needs_it(make: Any) -> None:
     """Nobody outlives it who has not used it."""
     fault = make.event(360, kind="nfs", code="not_responding", device="/scratch")
@@ -77,4 +95,5 @@ def test_an_ended_attempts_faults_are_taken_alike(make: Any) -> None:
 
     assert at_end(lost(make)) == {"n2": {"xid"}}
     assert at_end(lost(make, after_onset_s=-300)) == {}
+    assert at_end(make.event(-60, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")) == {}
     assert at_end(lost(make), gpus=make.gpus("n2", indices=(0,))) == {}

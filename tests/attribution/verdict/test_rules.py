@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from probing_cluster.attribution.verdict import judge, rules, taxonomy, view_builder
+from probing_cluster.attribution.verdict.rules import gang
 from probing_cluster.core import records, vocabulary
 
 LOW, INFO = records.Severity.LOW, records.Severity.INFO
@@ -216,6 +217,90 @@ def test_a_missing_rank_whose_shell_says_that_it_was_killed(make, code, killed):
     assert (make.judge(*snapshots(make, stack=[]), exited).cause == "rank_killed") is killed
 
 
+def left_early(make, waited_s=0.1):
+    """Pages after the end: rank 1 left Python in order after call 3, and closed its connection; call 4 of rank 0 raised an error."""
+    first, second = snapshots(make, phase="ended", alive=False, state=None, stack=None)
+    (entry,) = first.detail["ranks"]
+    call = {**entry["calls"][0], "left": True, "raised": True, "waited_s": waited_s}
+    torn = {**entry, "calls": [call], "phase": "ended", "alive": False, "state": None, "stack": None}
+    pages = [
+        dataclasses.replace(e, at=make.end + timedelta(seconds=2), detail={**e.detail, "ranks": [r], "last": True})
+        for e, r in ((first, torn), (second, second.detail["ranks"][0]))
+    ]  # fmt: skip
+    return [*pages, make.finding("gloo_connection_closed", detail={"rank": 0, "first_cause": True})]
+
+
+@pytest.mark.parametrize("waited_s", [0.1, 3.0], ids=["at once", "after a wait"])
+def test_a_rank_that_left_early_is_named_with_its_exit_code(make, waited_s):
+    """srun names every task with another code than 0: rank 1 is not among them."""
+    events = left_early(make, waited_s)
+    verdict = make.judge(*events)
+    assert (verdict.cause, verdict.confidence) == ("missing_rank", records.Confidence.POSSIBLE)
+    assert "rank 1 on n2 left the program while the others went on" in verdict.summary
+    exited = {"rank": 0, "tasks": "0", "host": "n1", "exit_code": 1, "first_cause": False}
+    verdict = make.judge(*events, make.finding("task_exit", detail=exited))
+    assert "rank 1 on n2 ended with exit code 0 while the others went on" in verdict.summary
+    both = make.judge(*events, make.finding("task_exit", detail={**exited, "tasks": "0-1"}))
+    assert "exit code 0" not in both.summary
+    launchers = [
+        dataclasses.replace(e, detail={**e.detail, "world_size": 16} if e.source == "probe" else e.detail)
+        for e in events
+    ]
+    several = make.judge(*launchers, make.finding("task_exit", detail=exited))
+    assert "exit code 0" not in several.summary  # task 0 may be a launcher of eight ranks
+
+
+def claims_of_the_gang(make, *events, **over):
+    """The causes that the ranks' pages argue for."""
+    view = view_builder.build(make.case(*events, **over))
+    assert view is not None
+    return [claim.cause for claim in gang.rule(view)]
+
+
+def test_a_rank_that_left_after_its_own_exception_did_not_leave_early(make):
+    """Python writes `ended` after an exception, too; the log shows it."""
+    raised = make.finding("python_exception", detail={"exception": "ValueError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
+    assert claims_of_the_gang(make, *left_early(make)) == ["missing_rank"]
+    assert claims_of_the_gang(make, *left_early(make), raised) == []
+    assert make.judge(*left_early(make), raised).cause == "user_error"
+
+
+def test_a_rank_that_saves_while_its_peer_has_left_waits_for_nobody(make):
+    """Rank 0 writes the last checkpoint until the limit ends it; rank 1 had nothing more to do."""
+    pages = left_early(make)[:2]
+    (entry,) = pages[0].detail["ranks"]
+    saving = {
+        **entry,
+        "phase": "checkpointing",
+        "alive": True,
+        "calls": [{**entry["calls"][0], "raised": False}],
+    }
+    pages[0] = dataclasses.replace(pages[0], detail={**pages[0].detail, "ranks": [saving]})
+    ended = make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=None)
+    assert claims_of_the_gang(make, *pages, attempt=ended) == []
+    assert make.judge(*pages, attempt=ended).cause == "time_limit"
+
+
+def test_nobody_is_told_to_use_the_probe_that_ran(make):
+    """The ranks' pages are there and explain nothing."""
+    last = make.finding("last_progress", 2, source="probe", detail={"rank": 0, "steps": 9, "phase": "ended"})
+    peer = make.finding("gloo_timeout", detail={"first_cause": True})
+    assert "with the probe" in make.judge(peer).next_step
+    assert "with the probe" not in make.judge(peer, last).next_step
+
+
+def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
+    """Nobody looks for a debugger: the verdict is the user's, with the line."""
+    native = [
+        {"function": "kill", "file": "libc.so.6"},
+        {"function": "os_kill", "file": "libpython3.11.so.1.0"},
+    ]
+    verdict = make.judge(*snapshots(make, state="T", native=native))
+    assert (verdict.cause, verdict.domain) == ("missing_rank", records.Domain.USER_PROGRAM)
+    assert "rank 1 on n2 stopped by a signal from the program itself" in verdict.summary
+    assert "train.py:7" in verdict.summary
+
+
 def test_the_ranks_of_a_node_that_died_at_once(make):
     """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
     first, last = snapshots(make, stack=[])
@@ -291,6 +376,38 @@ def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
     v = make.judge(stalled(make), attempt=attempt, last_progress_at=last)
     assert (v.cause, v.confidence) == ("user_cancelled", records.Confidence.CERTAIN)
     assert "Hung" not in v.summary
+
+
+def link_into_the_hang(make, after_s, state):
+    """Rank 1 sleeps in the user's code for 15 minutes; so long after its last progress a link of its node goes down."""
+    began = make.end - timedelta(minutes=15)
+    stall = make.finding("rank_stall", 14.5 * 60, node="n1", source="probe", measured=30.0)
+    look = [dataclasses.replace(e, at=stall.at) for e in snapshots(make)]
+    down = make.event(kind="ib_link", code="port_down", device="mlx5_3", source="sysfs", at=began + timedelta(seconds=after_s))  # fmt: skip
+    ended = {"state": state, "exit_code": int(state == "FAILED"), "start_at": make.end - timedelta(hours=1)}
+    if state == "REQUEUED":
+        requeue = (make.action("requeue", -1, job_id=4242, event_ids=(down.event_id,)),)
+        return make.judge(*look, stall, down, attempt=make.attempt(**ended), last_progress_at=began, actions=requeue)  # fmt: skip
+    return make.judge(*look, stall, down, attempt=make.attempt(**ended), last_progress_at=began)
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED", "FAILED"])
+def test_a_link_that_fails_into_a_hang_is_not_its_cause(make, state):
+    """The ranks' own stall dates the last progress; a link is found down within seconds of its failure."""
+    assert link_into_the_hang(make, 20, state).cause == "ib_link"
+    for after_s in (107, 129, 600):
+        v = link_into_the_hang(make, after_s, state)
+        assert v.cause == "missing_rank"
+        assert "rank 1 on n2 did not arrive" in v.summary
+
+
+def test_a_link_for_which_we_requeued_a_hanging_job_does_not_clear_its_program(make):
+    """Our requeue ended the job. It already hung then, so nothing is certain and the program is not ruled out."""
+    for after_s in (129, 600):
+        v = link_into_the_hang(make, after_s, "REQUEUED")
+        assert (v.cause, v.confidence) == ("ib_link", records.Confidence.LIKELY)
+        assert "when it already hung" in v.summary
+        assert not any(line.startswith("user program") for line in v.ruled_out)
 
 
 def gone_after(make, after_s, source="mount", device="/scratch"):

@@ -149,6 +149,7 @@ def test_stacks_of_all_nodes_are_one_tree_and_name_who_is_missing(stuck: context
     assert isinstance(finding, dict)
     assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("user_code", "2", ["n2"])
     assert "train.py:31" in finding["where"]
+    assert finding["at"] == document["at"]
 
 
 def test_nobody_is_accused_in_a_gang_that_gets_on(stuck: context.Context) -> None:
@@ -160,6 +161,19 @@ def test_nobody_is_accused_in_a_gang_that_gets_on(stuck: context.Context) -> Non
     document = board(stuck.store, "stacks")
     assert document["finding"] is None
     assert document["n_ranks"] == 4
+
+
+def test_stacks_of_a_stall_that_ended_are_still_shown(stuck: context.Context) -> None:
+    """The gang went on from there, and rank 0 died; the last stacks are those of the stall, the finding is that death."""
+    dead = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n1", at=fakes.NOW + timedelta(seconds=50), observed_at=fakes.NOW,
+        kind="rank_dead", source="probe", severity=records.Severity.INFO, message="rank 0 is gone", job_id=7, pid=1000,
+        detail={"rank": 0, "steps": 900, "world_size": 4},
+    )  # fmt: skip
+    delivery.Delivery(stuck.store.connection_uri(), "c", "n1").deliver(events=[dead])
+    document = board(stuck.store, "stacks")
+    assert document["n_ranks"] == 4
+    assert document["finding"]["kind"] == "rank_dead"  # type: ignore[index]
 
 
 def test_stacks_of_different_moments_are_not_merged(stuck: context.Context) -> None:

@@ -100,9 +100,9 @@ NEVER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("another start", {}, {"start_at": END}, "another start"),
     ("by name", {}, {"required_nodes": ("n1", "n2")}, "asks for n2 by name"),
     ("cancelled", {"attempt": attempt(state="CANCELLED", cancelled_by="alice")}, {"state": "CANCELLED"}, "by alice"),
-    ("job side", {"evidence": (event("joblog"), event("probe"), event("dump"))}, {}, "own words"),
-    ("imported", {"evidence": (event("import"),)}, {}, "own words"),
-    ("no evidence", {"evidence": ()}, {}, "own words"),
+    ("job side", {"evidence": (event("joblog"), event("probe"), event("dump"))}, {}, "no node reported"),
+    ("imported", {"evidence": (event("import"),)}, {}, "no node reported"),
+    ("no evidence", {"evidence": ()}, {}, "no node reported"),
     ("no node", {"verdict": verdict(node=None)}, {}, "names no node"),
     ("unknown node", {"verdict": verdict(node="n9")}, {}, "no node n9"),
 ]  # fmt: skip

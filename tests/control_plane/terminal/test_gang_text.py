@@ -164,11 +164,25 @@ def test_no_line_of_a_deep_and_hostile_tree_is_wider_than_asked(width: int) -> N
     lines = {
         "kind": "deadlock", "ranks": "0-59", "nodes": ["n1"], "domain": "user_program", "confidence": "likely",
         "summary": "ranks " + "wait " * 60, "where": "f (" + "p" * 400 + ".py:3)", "proof": ["x " * 200] * 20,
+        "at": "2026-11-21T11:00:00Z",
     }  # fmt: skip
     page = gang_text.tree(tree(forks, finding=lines, without={"py-spy: " + "e" * 300: "1-9"}), width=width)
     assert max(len(line) for line in page.splitlines()) <= width
     assert "\x1b" not in page
     assert len(page.splitlines()) < gang_text.MAX_LINES + 80
+
+
+@pytest.mark.parametrize(
+    ("at", "then"), [("10:58:30", ", as of 10:58:30Z"), ("10:59:57", ""), ("11:00:01", "")]
+)
+def test_a_finding_of_another_moment_than_the_stacks_has_its_time(at: str, then: str) -> None:
+    """Rank 0 waited then; now it is gone and has no stack."""
+    lines = {
+        "kind": "user_code", "ranks": "1", "nodes": ["n1"], "domain": "user_program", "confidence": "possible",
+        "summary": "rank 1 did not arrive", "where": "", "proof": [], "at": f"2026-11-21T{at}Z",
+    }  # fmt: skip
+    page = gang_text.tree(tree({1: gang_rows.LOOP}, finding=lines))
+    assert f"rank 1 did not arrive: user program, possible{then}\n" in page
 
 
 def test_stacks_never_taken_are_said_so() -> None:

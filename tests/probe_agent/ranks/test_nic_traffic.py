@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from probing_cluster.probe_agent import children
-from probing_cluster.probe_agent.ranks import nic_traffic, rank_snapshot, ranks
+from probing_cluster.probe_agent.ranks import nic_traffic, rank_snapshot
 from probing_cluster.probe_agent.sources import file_child
 
 
@@ -80,14 +81,6 @@ def test_only_the_time_since_the_stall_counts(node: Node) -> None:
     assert node.rates()["mlx5_0"][0] > 0
 
 
-def test_of_a_job_without_a_rank_that_stands_still_nothing_is_measured(node: Node) -> None:
-    """All of its ranks have gone: what moved in the minutes before the job began says nothing of it."""
-    node.read()
-    node.read(300.0)
-    gone = ranks.WatchedJob(job=None, lane=None)  # type: ignore[arg-type]
-    assert node.traffic.since(rank_snapshot._stalled_since_s(gone)) == {}
-
-
 def test_too_little_time_or_no_reading_is_no_rate(node: Node) -> None:
     """Not seeing is not silence."""
     assert node.traffic.since(0.0) == {}
@@ -116,3 +109,22 @@ def test_excluded_devices_are_left_out(root: Path, clock: Any) -> None:
     node.read(10.0)
     assert {"mlx5_0", "mlx5_1"}.isdisjoint(node.rates())
     assert "mlx5_2" in node.rates()
+
+
+@pytest.mark.parametrize("state", ["S", "Z"], ids=["its rank waits", "its rank is gone"])
+def test_traffic_of_a_stall_is_that_since_a_living_rank_stopped(node: Node, state: str) -> None:
+    """Where no rank lives no stall has a begin: the readings of before the job say nothing."""
+    node.read()
+    began_s = node.clock.monotonic_s() + 300.0
+    for after_s in (300.0, 20.0):
+        node.read(after_s)
+    job = SimpleNamespace(gpu_uuids=())
+    rank = SimpleNamespace(
+        page=SimpleNamespace(world_size=2), launches=False, alive=state != "Z", progress=SimpleNamespace(since_s=began_s)
+    )  # fmt: skip
+    watched: Any = SimpleNamespace(job=job, ranks={"p": rank}, refused=0)
+    taker = rank_snapshot.SnapshotTaker(
+        children=children.Children(), gpus=lambda: None, nics=node.traffic, clock=node.clock
+    )
+    nics = taker._detail(watched, [], last=False)["nics"]
+    assert nics.get("over_s") == (20.0 if state == "S" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import rank_rig
 
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import processes
-from probing_cluster.probe_agent.ranks import deaths, rank_deaths
+from probing_cluster.probe_agent.ranks import deaths, pages, rank_deaths
 
 
 def test_a_killed_rank_is_told_once(rig: rank_rig.Rig) -> None:
@@ -32,6 +33,38 @@ def test_a_killed_rank_is_told_once(rig: rank_rig.Rig) -> None:
     asyncio.run(kill_in_between())
     dead = [s for s in rig.taken if s.kind == "rank_dead"]
     assert [(s.pid, s.detail["rank"], s.detail["steps"]) for s in dead] == [(victim.pid, 3, 20)]
+
+
+@pytest.mark.parametrize(
+    ("left", "how_far"),
+    [
+        (True, "after all_reduce 0#30, without a step of an optimizer"),
+        (False, "inside all_reduce 0#30, without a step of an optimizer"),
+        (None, "after step 0 in phase loading"),
+    ],
+)
+def test_a_program_without_an_optimizer_has_its_last_collective_named(
+    rig: rank_rig.Rig, left: bool | None, how_far: str
+) -> None:
+    """It makes no steps, and its phase stays that before the first."""
+    rig.rank(3)
+
+    async def look() -> None:
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(look())
+    (rank,) = rig.watch._pages.jobs[7].ranks.values()
+    call = pages.Collective(
+        seq=30, group="0", group_size=2, op="all_reduce", numel=4, dtype_code=1, enter_ns=1,
+        leave_ns=2 if left else None, is_async=False, is_p2p=False, raised=False,
+    )  # fmt: skip
+    calls = () if left is None else (call,)
+    page = dataclasses.replace(rank.page, steps=0, phase="loading", recent_collectives=calls)
+    job = rig.book.get(7)
+    assert job is not None
+    dead = rig.watch._rank_events.dead(job, page, datetime.now(UTC), together=False)
+    assert dead.message == f"rank 3 (pid {page.pid}) is gone {how_far}"
 
 
 def kill_all(rig: rank_rig.Rig) -> None:

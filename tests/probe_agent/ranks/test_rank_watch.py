@@ -30,6 +30,7 @@ def test_a_stopped_rank_is_told_once_with_everybodys_stacks(rig: rank_rig.Rig) -
     assert kinds.count("rank_snapshot") == 1
     snapshot = next(s for s in rig.taken if s.kind == "rank_snapshot")
     assert (snapshot.source, snapshot.job_id, snapshot.detail["world_size"]) == ("probe", 7, 2)
+    assert {s.detail["restart_count"] for s in rig.taken} == {0}
     first, second = snapshot.detail["ranks"]
     assert (first["rank"], second["rank"], second["steps"], first["alive"]) == (0, 1, 21, True)
     if pyspy_program.program() is None:
@@ -82,9 +83,9 @@ def test_a_new_agent_takes_snapshots_of_their_own(rig: rank_rig.Rig) -> None:
     assert len({snapshot.position for snapshot in snapshots}) == 2
 
 
-def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) -> None:
-    """Its ranks have left Python by themselves."""
-    process = rig.rank(0)
+def end_in_order(rig: rank_rig.Rig, number: int) -> None:
+    """A rank whose page says that it left Python by itself."""
+    process = rig.rank(number)
     path = rig.directory / f"p{process.pid}.page"
     process.kill()
     process.wait()
@@ -96,6 +97,15 @@ def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) ->
         page[(at + i) * 8 : (at + i) * 8 + 8] = word.to_bytes(8, "little")
     path.write_bytes(page)
 
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the whole gang", "its other rank is elsewhere"])
+def test_ranks_that_ended_in_order_are_reported_if_their_gang_is_elsewhere_too(
+    rig: rank_rig.Rig, whole: bool
+) -> None:
+    """Of a gang of two with both ranks here nothing is to be found out; alone, a rank may have left too early."""
+    for number in (0, 1) if whole else (1,):
+        end_in_order(rig, number)
+
     async def end() -> list[Sighting]:
         job = rig.book.get(7)
         assert job is not None
@@ -103,7 +113,12 @@ def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) ->
         await rig.watch.close()
         return words
 
-    assert [s.kind for s in asyncio.run(end())] == ["first_step", "last_progress"]
+    words = {s.kind: s for s in asyncio.run(end())}
+    assert set(words) == {"first_step", "last_progress", *(() if whole else ("rank_snapshot",))}
+    if not whole:
+        (left,) = words["rank_snapshot"].detail["ranks"]
+        assert (left["rank"], left["phase"], left["alive"], left["steps"]) == (1, "ended", False, 20)
+        assert left["window"] is None
 
 
 def test_a_silent_reader_costs_a_user_one_wait_a_beat(

@@ -150,18 +150,19 @@ def _verdicts(
         return []
     events_by_job: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
     by_id, own = {a.job_id: a for a in stalled}, _own_nodes(stalled)
+    over_at = _over_at(service, stalled)
     for event in service.store.events(
-        job_ids=list(events_by_job), since=now - LOOK_BACK, kinds=snapshots.KINDS
+        job_ids=list(events_by_job), since=now - LOOK_BACK, kinds=(*snapshots.KINDS, snapshots.LAST_STEP)
     ):
         attempt = by_id.get(event.job_id or 0)
         if attempt is None or not _is_of(event, own[attempt.job_id]):
             continue
-        if attempt.start_at is None or event.at >= attempt.start_at:
+        if event.at > over_at[attempt.job_id]:
             events_by_job[attempt.job_id].append(event)
     ready = []
     for attempt in stalled:
         mine = events_by_job[attempt.job_id]
-        gang = snapshots.gang(mine)
+        gang = snapshots.gang(mine) if any(e.kind in KINDS for e in mine) else None
         mine_now = rows.get(attempt.job_id, ())
         if gang is None or not _is_whole(gang, attempt, mine, mine_now, now):
             continue
@@ -171,6 +172,17 @@ def _verdicts(
     bad = gang_board.faults_of(service.store, [(attempt, gang.onset_at) for attempt, gang in ready])
     found = (_verdict(a, gang, bad[a.job_id], rows.get(a.job_id, ()), now) for a, gang in ready)
     return [verdict for verdict in found if verdict is not None]
+
+
+def _over_at(service: context.Context, stalled: Sequence[records.JobAttempt]) -> dict[int, datetime]:
+    """Job to the time after which its evidence is of the stall that it is in now: its start, or the end of its latest stall before."""
+    found = {a.job_id: a.start_at or a.submit_at for a in stalled}
+    submitted = {a.job_id: a.submit_at for a in stalled}
+    for v in service.store.gang_verdicts(job_ids=sorted(found), cluster=service.cluster):
+        of_stall = v.kind in finding.KINDS and v.submit_at == submitted[v.job_id]
+        if of_stall and v.ended_at is not None:
+            found[v.job_id] = max(found[v.job_id], v.ended_at)
+    return found
 
 
 def _is_whole(
@@ -238,8 +250,9 @@ def _steps(gang: snapshots.Gang) -> int:
 
 
 def _got_on(gang: snapshots.Gang, rows: Sequence[rank_rows.RankNow]) -> bool:
-    """The heartbeats show more steps than the snapshots did."""
-    return max((r.steps for r in rows if r.alive), default=0) > _steps(gang)
+    """The heartbeats show more steps than the snapshots did, of ranks that live or that the snapshots show."""
+    own = {(r.node, r.pid) for r in gang.ranks}
+    return max((r.steps for r in rows if r.alive or (r.node, r.pid) in own), default=0) > _steps(gang)
 
 
 def _is_over(

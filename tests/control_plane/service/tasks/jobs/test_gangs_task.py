@@ -142,6 +142,48 @@ def test_a_gang_that_gets_on_again_is_over(service: context.Context) -> None:
     assert found.ended_at == service.clock.now()
 
 
+@pytest.mark.parametrize("lives_on", [True, False], ids=["training", "its ranks end"])
+def test_a_stall_that_is_over_is_not_named_again(service: context.Context, lives_on: bool) -> None:
+    """The pictures of the stall are still fresh when the job ends a minute later and its ranks leave the heartbeats."""
+    test_a_gang_that_gets_on_again_is_over(service)
+    ended_at = service.store.gang_verdicts(job_ids=[7])[0].ended_at
+    service.clock.at += timedelta(seconds=20)
+    gang_rows.beat(service.store, 7, {0: gang_rows.row(0, steps=8)} if lives_on else {}, per_node=2)
+    if not lives_on:
+        fakes.deliver(service.store, "n1")
+    gangs.run(service)
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert found.ended_at == ended_at
+
+
+def test_ranks_that_went_on_before_they_died_were_not_stalled(service: context.Context) -> None:
+    """The stall ended before it was judged; then the job ends, and the last heartbeat shows dead ranks that are further."""
+    stopped(service)
+    fakes.deliver(service.store, "n1", snapshot(3, "n1", rank(0), rank(1)))
+    fakes.deliver(service.store, "n3", snapshot(4, "n3", rank(4), rank(5, arrived=False)))
+    dead = {5: gang_rows.row(5, pid=105, steps=90, alive=False)}
+    gang_rows.beat(service.store, 7, dead, per_node=2)
+    gangs.run(service)
+    assert service.store.gang_verdicts() == []
+
+
+def test_ranks_that_went_on_until_their_job_ended_were_not_stalled(service: context.Context) -> None:
+    """Their agents report the last step when the heartbeats no longer show them."""
+    stopped(service)
+    fakes.deliver(service.store, "n1", snapshot(3, "n1", rank(0), rank(1)))
+    last = [
+        dataclasses.replace(
+            stall(20 + n, 7, f"n{n}"), kind="last_progress", at=fakes.NOW, pid=98 + 2 * n, detail={"rank": 2 * n - 2, "steps": 90},
+        )
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    fakes.deliver(service.store, "n3", snapshot(4, "n3", rank(4), rank(5, arrived=False)), last[2])
+    for n in (1, 2):
+        fakes.deliver(service.store, f"n{n}", last[n - 1])
+    gangs.run(service)
+    assert service.store.gang_verdicts() == []
+
+
 @pytest.mark.parametrize("lives", [True, False])
 def test_ranks_that_are_being_ended_do_not_change_what_was_found(
     service: context.Context, lives: bool
