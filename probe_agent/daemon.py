@@ -15,6 +15,7 @@ from typing import Any
 from probing_cluster.core import certificates, clock, errors, records, settings
 from probing_cluster.core.ending import watchdog
 from probing_cluster.probe_agent import assembly, report, textfile
+from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.hooks import missed
 from probing_cluster.probe_agent.jobs import held, jobs, output_watch
 from probing_cluster.probe_agent.sources import (
@@ -120,7 +121,7 @@ class Agent:
         After a clearing the checks have been swept, too: the next heartbeat says what is still wrong. Otherwise
         they are only asked to.
         """
-        ended = 0
+        ended: list[faults.Fault] = []
         if clear:
             ended = self.parts.node.faults.clear(self.clock.now())
             # What comes next is new, however alike: folded into what went before it, it would not be a fault again.
@@ -130,8 +131,9 @@ class Agent:
         else:
             self.parts.sweeper.trigger()
         await self.parts.poller.poll(everything=True, relearn=relearn, cleared=clear)
+        self.parts.node.report_repaired(ended)
         self.parts.delivery.beat_now()
-        return ended
+        return len(ended)
 
     def collect_from(self, job: jobs.NodeJob) -> None:
         """Queue what a job left for collection; of a running one, what its ranks are doing, too."""

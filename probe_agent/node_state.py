@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from probing_cluster.core import clock, errors, records, settings
@@ -96,6 +97,17 @@ class NodeState:
         self.book.reboot(boot_id)
         self.intake.save_faults()
         self._report_boot()
+
+    def report_repaired(self, cleared: Iterable[faults.Fault]) -> None:
+        """Report the end of the faults that a person declared repaired, except of parts that still fail.
+
+        No line of the kernel and no counter reports it, and later jobs would be judged as if the faults were still there.
+        """
+        now, boot_id = self.clock.now(), self.identity.boot_id()
+        over = self.faults.repaired(cleared)
+        self.intake.take(
+            faults.recovery(f, "agent", boot_id, now, "declared repaired by a person") for f in over
+        )
 
     def _report_boot(self) -> None:
         """Report the boot as an event; a later start of the agent in this boot makes the same event again."""

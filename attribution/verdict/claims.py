@@ -304,7 +304,7 @@ def _ceiling(convicting: Sequence[evidence_view.CaseSighting]) -> float:
 
 def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
     """At most one claim, from the job side's findings of `cause`; never a certain hardware verdict."""
-    if not view.findings:
+    if not view.findings or _is_of_no_gpu(view, taxonomy.cause(cause)):
         return []
     hinting = [f for f in view.findings if f.signature.cause == cause and f.signature.role is role]
     if role is findings.FindingRole.HINT:  # an error that the program survived accuses no machine
@@ -320,6 +320,11 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
         )
     )
     return [of_findings(view, hinting, cause, rule)]
+
+
+def _is_of_no_gpu(view: evidence_view.EvidenceView, info: taxonomy.Cause) -> bool:
+    """True for a fault of a GPU under a job that held none: its text alone accuses no GPU."""
+    return view.attempt.n_gpus == 0 and info.is_of_gpu
 
 
 def of_findings(

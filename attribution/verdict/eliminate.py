@@ -82,11 +82,26 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 
 
 def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _LINKS or len(view.attempt.nodes) < 2 or not view.fully_watched:
+    if ranking.winner.cause in _LINKS or not view.fully_watched:
+        return
+    if len(view.attempt.nodes) < 2:
+        yield from _unused_links(view, ranking)
         return
     sightings = [s for s in view.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
     if not sightings:
         yield f"network (no link fault on {view.node_list})"
+
+
+def _unused_links(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    """Names a link fault that came while a job on one node ran, and that no claim rests on."""
+    rivals = {r.cause for r in (*ranking.rivals, *ranking.absorbed)}
+    during = (
+        s for s in view.of(*_LINKS) if s.when is evidence_view.EventPhase.RUNNING and not s.still_active
+    )
+    roots = [s for s in during if s.signature.role is signatures.Role.ROOT and s.cause not in rivals]
+    for s in roots[:1]:
+        where = phrases.device_of_node(s.device, s.event.node)
+        yield f"network ({phrases.what(s.event)}: {where}; but a job on one node has no peers)"
 
 
 def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
@@ -100,6 +115,8 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
         parts.add(part)
         name = event.device or event.gpu_uuid or gpus.pci_key(event.pci_bus_id)
         yield f"{phrases.device_of_node(name, event.node)} ({phrases.what(event)}, but the job did not hold it)"
+    if view.attempt.n_gpus == 0 and any(f.signature.cause in _GPU for f in view.findings):
+        yield "GPUs (the job held none)"
     if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.fully_watched:
         return
     named = {e.event_id for c in (ranking.winner, *ranking.absorbed) for e in c.evidence}

@@ -112,6 +112,7 @@ def _of_its_log(winner: claims.Claim) -> str:
     return phrases.clean(winner.words.partition("; its log says: ")[2])
 
 
+_OUTPUT_FIRST = "Look at the program's own output first: a script may end with any code. If this one has its usual meaning, "
 _LAST_COMMAND = (
     "Look at the program's own output. If it shows no error, look at the script's last command, which sets the exit code: "
     "`grep`, `diff`, `cmp` and `[ … ] && …` end with 1 when they find nothing. `set -x` in the script shows it."
@@ -127,7 +128,9 @@ def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     text = "\n".join([winner.words, *own, *beside])
     if step := findings.advice(text):
         message = phrases.clean(next((m for m in (*own, *beside) if findings.advice(m)), ""))
-        return f"{step}. Its log says: {message}." if message else f"{step}."
+        if message:
+            return f"{step}. Its log says: {message}."
+        return f"{step}." if view.signal else f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}."
     bare = winner.by_elimination and not winner.evidence and not beside
     return _LAST_COMMAND if bare and view.attempt.exit_code == 1 and not view.signal else ""
 

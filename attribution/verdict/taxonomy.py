@@ -52,9 +52,15 @@ class Cause:
         """The part's general name, for when its own is unknown."""
         return _NOUNS.get(self.component, "device")
 
+    @property
+    def is_of_gpu(self) -> bool:
+        """True for a fault of a GPU, its driver or its links; False for what a program does with one."""
+        return self.noun == _GPU and self.domain is not records.Domain.USER_PROGRAM
 
+
+_GPU = "GPU"
 _NOUNS = {
-    **dict.fromkeys(("gpu", "gpu_memory", "gpu_driver", "nvlink"), "GPU"),
+    **dict.fromkeys(("gpu", "gpu_memory", "gpu_driver", "nvlink"), _GPU),
     "ib": "InfiniBand port",
     "ethernet": "Ethernet link",
     "filesystem": "file system",

@@ -91,13 +91,21 @@ def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
         return ""
     before = view.end_at - winner.at
     if winner.at < view.start_at:
-        return f", {phrases.duration((view.start_at - winner.at).total_seconds())} before the job started"
+        began = _began(view, winner)
+        return f", {phrases.duration((view.start_at - began).total_seconds())} before the job started"
     if before < timedelta(0):
         return f", first seen {phrases.duration(-before.total_seconds())} after the job ended"
     if before < timedelta(seconds=1):
         return " as the job ended"
     late = ", when it already hung" if rank_claims.came_into_the_hang(view, winner) else ""
     return f" {phrases.duration(before.total_seconds())} before the job ended{late}"
+
+
+def _began(view: evidence_view.EvidenceView, winner: claims.Claim) -> datetime:
+    """Time of the fault's first event. In the claim, a fault from before the window counts from the window's begin."""
+    named = {e.event_id for e in winner.evidence}
+    lasting = (s.event.at for s in view.sightings if s.still_active and s.event.event_id in named)
+    return min([winner.at, *lasting])
 
 
 def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

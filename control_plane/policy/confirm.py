@@ -11,6 +11,8 @@ from probing_cluster.core import records, settings, vocabulary
 
 _BEATS_MISSED = 3
 _LEAST_BEAT_AGE_S = 30.0
+_READ_LATE = timedelta(seconds=10)
+"""Two sources report one fault no further apart than this."""
 _NOTICED = timedelta(seconds=10)
 """A drain that a person lifts is recorded as ended no later than this afterwards."""
 
@@ -50,8 +52,10 @@ def fault_of(beat: records.AgentHeartbeat, event: records.HealthEvent) -> Mappin
     for name, fault in beat.faults.items():
         if str(event.event_id) in {fault.get("event_id"), *(fault.get("event_ids") or ())}:
             return dict(fault)
-        # The agent remembers few ids of a fault that repeats; part and code name it as well.
-        if name == key and fault.get("code") in (None, event.code):
+        # The agent remembers few ids of a fault that repeats; part and code name it as well. An event from before this
+        # fault began is of an earlier one that ended.
+        again = event.at + _READ_LATE >= _began(fault)
+        if again and name == key and fault.get("code") in (None, event.code):
             return dict(fault)
     return None
 

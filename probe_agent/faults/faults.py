@@ -145,12 +145,17 @@ class Faults:
         self._drop(lambda f: f.severity is not records.Severity.HIGH and at - f.confirmed_at > LOW_STANDS)
         return over
 
-    def clear(self, now: datetime) -> int:
-        """A person declares the node repaired: how many latched faults ended; nothing observed until `now` latches again."""
-        ended = len(self._latched)
+    def clear(self, now: datetime) -> list[Fault]:
+        """Ends the latched faults, since a person declares the node repaired, and returns them; nothing observed until `now` latches again."""
+        ended = list(self._latched.values())
         self._latched.clear()
         self._cleared_at = now
         return ended
+
+    def repaired(self, cleared: Iterable[Fault]) -> list[Fault]:
+        """Those of the cleared faults whose part shows no fault after a new look at it."""
+        failing = self.active()
+        return [f for f in cleared if not any(_same_part(f, other) for other in failing)]
 
     def reboot(self, boot_id: str) -> None:
         """Another boot: nothing seen before it is the present."""
@@ -214,8 +219,20 @@ class Faults:
         self._latched = {k: f for k, f in self._latched.items() if not which(f)}
 
 
-def recovery(fault: Fault, source: str, boot_id: str, at: datetime) -> sighting.Sighting:
-    """The end of a latched fault, as the reading of `source` showed it; no line of the kernel need ever say so."""
+def _same_part(fault: Fault, other: Fault) -> bool:
+    """True if both are of one GPU or device; faults that name no part are the same if their kinds are."""
+    if fault.gpu_uuid is not None and fault.gpu_uuid == other.gpu_uuid:
+        return True
+    address = gpus.pci_key(fault.pci_bus_id)
+    if address is not None and address == gpus.pci_key(other.pci_bus_id):
+        return True
+    return fault.device == other.device and (bool(fault.device) or fault.kind == other.kind)
+
+
+def recovery(
+    fault: Fault, source: str, boot_id: str, at: datetime, words: str = "recovered"
+) -> sighting.Sighting:
+    """The end of a latched fault, as the reading of `source`, or a person (`words`), showed it; the kernel need never report it."""
     lasted_s = max(0.0, (at - fault.since).total_seconds())
     began = fault.event_ids[0] if fault.event_ids else None
     return sighting.Sighting(
@@ -225,7 +242,7 @@ def recovery(fault: Fault, source: str, boot_id: str, at: datetime) -> sighting.
         kind=fault.kind,
         code=fault.code,
         severity=records.Severity.INFO,
-        message=f"recovered after {lasted_s:.0f} s: {fault.message}",
+        message=f"{words} after {lasted_s:.0f} s: {fault.message}",
         device=fault.device or None,
         pci_bus_id=fault.pci_bus_id,
         gpu_uuid=fault.gpu_uuid,

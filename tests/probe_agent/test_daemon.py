@@ -253,6 +253,22 @@ def test_a_note_changes_nothing_of_a_job_that_was_heard_of_since(node: Node) -> 
     assert node.wait(lambda: len(node.rows(older)) == 2 and node.rows(older)) == [(50, False), (51, True)]
 
 
+def test_the_end_of_what_a_person_declares_repaired_is_reported(node: Node) -> None:
+    """A memory error is an event that no reading ends: without a report of its end, it would explain the ends of later jobs."""
+    node.start()
+    node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
+    nvml_state.add(node.state, 2, "ecc.volatile.uncorrected.dram", 1)
+    node.line(node.xid(48, 2))
+    node.wait(lambda: {"ecc:gpu2", "xid:gpu2"} <= node.ask("status")["faults"].keys())
+    assert node.ask("recheck", clear=True)["cleared"] == 2
+    query = "select kind, code, source, device, severity from probing.health_event where detail -> 'recovered' = 'true'"
+    ends = node.wait(lambda: len(found := node.rows(query)) == 2 and found)
+    assert sorted(ends) == [
+        ("ecc", "uncorrectable", "agent", "gpu2", "info"),
+        ("xid", "48", "agent", "gpu2", "info"),
+    ]
+
+
 def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> None:
     """Without a permission the job starts; with one, only the job that would get the lost GPU is refused, if Slurm requeues it."""
     from probing_cluster.db import store

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
 from probing_cluster.core import records, vocabulary
 
 _SHORT = timedelta(seconds=120)
@@ -17,6 +17,11 @@ _READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
 """The agent reports a mount as missing after two readings without it (`agent.poll_s`, 10 s by default)."""
 ENDED_BY = frozenset({"user_error"})
 """Cause of the job's own end beside a lost mount."""
+
+_UNUSED = 0.7
+"""Most weight of a mount that the job may not have used: "possible"."""
+_CALLS_WAIT = frozenset({("mount", "hanging"), ("check", "mount_responsive"), ("lustre", "connection_lost")})
+"""Sorts (kind, code) of mounts that fail no call: whoever uses one waits."""
 
 _MISSED = timedelta(minutes=5)
 """A file that was missing for longer than this after the server's last error did not exist."""
@@ -61,11 +66,52 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return weight * (0.4 if short or again < view.onset_at else 0.7)
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
-        yield claims.replace_claim(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
+        if _need_not_have_used(view, claim):
+            yield claims.replace_claim(claim, weight=min(claim.weight, _UNUSED))
+        else:
+            yield claims.replace_claim(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
     for claim in claims.collect(view, DISK, "filesystem", view.of(DISK)):
         yield _of_file_system(claim)
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
         yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+    """True if nothing shows that the job used the mount: its errors name other paths, or it exited by itself without one.
+
+    A program that waits for a mount that hangs does not exit.
+    """
+    paths = _mount_points(view, claim)
+    if view.requeue_event_ids or any(_works_under(view, path) for path in paths):
+        return False
+    felt = [f.event for f in view.findings if f.signature.supports(MOUNT)]
+    if paths and any(_PATH.search(e.message) for e in felt):
+        return _names_only_others(felt, paths)
+    exited = view.state == "FAILED" and not view.signal and bool(view.attempt.exit_code)
+    roots = (e for e in claim.evidence if signatures.of(e).role is signatures.Role.ROOT)
+    return exited and view.log_was_read and not felt and all(map(_makes_calls_wait, roots))
+
+
+def _mount_points(view: evidence_view.EvidenceView, claim: claims.Claim) -> frozenset[str]:
+    """The claim's mount point; of a file server those that its node reports as mounted from it, none if unknown."""
+    if not claim.device or claim.device.startswith("/"):
+        return frozenset({claim.device} if claim.device else ())
+    there = (s for s in view.of(MOUNT) if s.event.node == claim.node and s.device)
+    return frozenset(
+        s.device
+        for s in there
+        if s.device and str(s.event.detail.get("from")).partition(":")[0] == claim.device
+    )
+
+
+def _makes_calls_wait(event: records.HealthEvent) -> bool:
+    return (event.kind, event.code) in _CALLS_WAIT or "still trying" in event.message
+
+
+def _names_only_others(errors: Iterable[records.HealthEvent], mounts: Iterable[str]) -> bool:
+    """True if the errors name paths, and none of them lies under one of the mounts."""
+    named = [PurePosixPath(n) for e in errors for n in _PATH.findall(e.message)]
+    return bool(named) and not any(n.is_relative_to(m) for n in named for m in mounts)
 
 
 def _of_file_system(claim: claims.Claim) -> claims.Claim:
@@ -99,8 +145,7 @@ def _missing_file_elsewhere(view: evidence_view.EvidenceView, sighting: evidence
     if not sighting.device or not sighting.device.startswith("/"):
         return False
     missed = [f.event for f in view.findings if not _NO_FILE.isdisjoint(f.signature.kinds)]
-    named = [found[1] for e in missed if (found := _PATH.search(e.message))]
-    return bool(named) and not any(PurePosixPath(n).is_relative_to(sighting.device) for n in named)
+    return _names_only_others(missed, (sighting.device,))
 
 
 def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, recovery, signatures
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    recovery,
+    signatures,
+    window,
+)
 from probing_cluster.core import records
 
 CAUSES = ("ib_link", "eth_link")
+MOUNT = "filesystem_mount"
 SIGHTED = frozenset(CAUSES)
 _FLAP = timedelta(seconds=30)
 _FELT = timedelta(seconds=120)
@@ -30,8 +38,26 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         backs = _recoveries(sightings)
         made = claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
         yield from (_known_from_a_log(view, _raised_for_lost_node(view, claim)) for claim in made)
-    if not any(claims.weigh(s) > 0 for s in view.of("ib_link")) and not _gave_up_before(view):
+    without_peers = len(view.attempt.nodes) == 1 and view.fully_watched
+    if not any(claims.weigh(s) > 0 for s in view.of("ib_link")) and not (
+        without_peers or _gave_up_before(view)
+    ):
         yield from claims.hints(view, "ib_link", "links", findings.FindingRole.HINT)
+
+
+def _reached_out(view: evidence_view.EvidenceView, node: str) -> bool:
+    """True if something shows that a job on one node used the network: it has no peers, and its files may be the node's own.
+
+    A file system of the node was in trouble, too, or the job's own side names the network or a file it could not reach.
+    """
+    if any(s.event.node == node and s.signature.role is signatures.Role.ROOT for s in view.of(MOUNT)):
+        return True
+    signs = [f.signature for f in view.findings]
+    own, hint = findings.FindingRole.OWN, findings.FindingRole.HINT
+    return any(
+        (s.role in (own, hint) and not s.allows.isdisjoint(CAUSES)) or (s.role is hint and MOUNT in s.allows)
+        for s in signs
+    )
 
 
 def _gave_up_before(view: evidence_view.EvidenceView) -> bool:
@@ -79,9 +105,13 @@ def _staying_down(
 ) -> claims.Adjust:
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
+    alone = len(view.attempt.nodes) < 2 and not window.given_up(view.attempt)
+
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight == 0:
             return weight
+        if alone and not _reached_out(view, sighting.event.node):
+            return 0.0
         if view.crashed:
             # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5

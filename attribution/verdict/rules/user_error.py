@@ -391,5 +391,6 @@ def _beside(view: evidence_view.EvidenceView) -> str:
     if not view.attempt.nodes:
         return "and its nodes are not in the accounting"
     if not view.unwatched_nodes:
-        return "with no fault beside it"
+        faults = any(s.signature.role is signatures.Role.ROOT for s in view.disturbances)
+        return "with no fault beside it that explains this" if faults else "with no fault beside it"
     return f"and {view.blind_spots}"

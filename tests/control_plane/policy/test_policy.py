@@ -508,6 +508,17 @@ def test_a_denied_drain_is_made_when_the_budget_has_room_again() -> None:
     assert acts(fleet_view(drains=(denied,))) == BOTH
 
 
+def test_a_fault_that_came_again_is_decided_again_though_the_one_before_it_is_fresh() -> None:
+    """The event of the fault that ended does not act for the next one, which would have been decided with it."""
+    hung = {"kind": "mount", "code": "hanging", "device": "/scratch", "gpu_uuid": None, "source": "mount"}
+    before = event(1, at=ago(200), observed_at=ago(200), **hung)
+    again = event(2, at=ago(40), observed_at=ago(40), **hung)
+    denied = drain("n2", 180, state="denied", event_ids=(before.event_id,))
+    picture = fleet_view(events=(before, again), heartbeats={"n2": beat("n2", again)}, drains=(denied,))
+    made = policy.decide(picture, dataclasses.replace(ENFORCE, budget_nodes=0))
+    assert [(d.held, d.event_ids) for d in made if d.action == "drain"] == [("denied", (again.event_id,))]
+
+
 @pytest.mark.parametrize(("age_s", "expected"), [(10, []), (31, ["drain"])])
 def test_a_failed_command_is_repeated_but_not_at_once(age_s: float, expected: list[str]) -> None:
     """Slurm refusing a drain does not make us hammer it."""

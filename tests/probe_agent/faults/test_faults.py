@@ -148,8 +148,27 @@ def test_operator_clears_latched_faults_and_not_what_is_still_read(state: faults
     """A word cannot cure what the next reading shows again."""
     state.fold(event(**GPU), now=NOW)
     state.observe("mounts", conditions.Judgement(), [active()], NOW)
-    assert state.clear(NOW) == 1
+    assert [f.key for f in state.clear(NOW)] == ["xid:gpu3"]
     assert keys(state) == ["mount:/scratch"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "over"),
+    [
+        ({"device": "/scratch"}, ["xid:gpu3"]),
+        ({"kind": "gpu_lost", "device": "gpu3", "gpu_uuid": "GPU-1"}, []),
+        ({"kind": "row_remap", "device": "0000:5E:00.0", "pci_bus_id": "00000000:5e:00.0"}, []),
+    ],
+    ids=["another part", "the same GPU", "the same GPU by its address"],
+)
+def test_a_cleared_fault_is_over_unless_its_part_still_fails(
+    state: faults.Faults, event: Any, failing: dict[str, Any], over: list[str]
+) -> None:
+    """A person's word is believed of a part that shows no fault when it is looked at again."""
+    state.fold(event(**GPU), now=NOW)
+    cleared = state.clear(NOW)
+    state.observe("nvml", conditions.Judgement(), [active(**failing)], LATER)
+    assert [f.key for f in state.repaired(cleared)] == over
 
 
 def test_what_was_observed_before_a_clearing_never_latches_again(state: faults.Faults, event: Any) -> None:

@@ -1,0 +1,141 @@
+"""Faults of parts that the job did not use, or did not hold, are not why it ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.core import records
+
+SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+SERVER = {"from": "fs1:/export", "type": "nfs4"}
+
+
+def one_node(make, **over):
+    """A job of one node without GPUs that exits after 28 s."""
+    values = {"nodes": ("n2",), "n_gpus": 0, "gpus": None, "start_at": make.end - timedelta(seconds=28)}
+    return make.attempt(**{**values, "exit_code": 2, "work_dir": "/home/alice", **over})
+
+
+def hangs(make, before_end_s=15.0):
+    """/scratch hangs: the agent's reading, its check, and the client's line about the server."""
+    return (
+        make.event(before_end_s, kind="mount", code="hanging", source="mount", device="/scratch", detail=SERVER),
+        make.event(before_end_s - 2, kind="check", code="mount_responsive", source="check", device="/scratch"),
+        make.event(
+            before_end_s, kind="nfs", code="not_responding", device="fs1", severity=records.Severity.LOW,
+            message="nfs: server fs1 not responding, still trying",
+        ),
+    )  # fmt: skip
+
+
+def link_down(make, before_end_s=20.0):
+    """An InfiniBand port is down by the agent's reading and by its check."""
+    return (
+        make.event(before_end_s, kind="ib_link", code="down", source="sysfs", device="mlx5_3"),
+        make.event(before_end_s - 2, kind="check", code="ib_link", source="check", device="mlx5_3"),
+    )
+
+
+def io_error(make, path):
+    """The log's first cause: an I/O error at the path."""
+    message = f"cp: cannot stat '{path}': Input/output error"
+    return make.finding("io_error", node="n2", message=message, detail={"role": "root", "first_cause": True})
+
+
+@pytest.mark.parametrize(
+    ("over", "sure"),
+    [
+        ({}, False),
+        ({"work_dir": "/scratch/alice"}, True),
+        ({"exit_code": 0, "exit_signal": 9}, True),
+    ],
+    ids=["it exits by itself", "it works there", "it was killed"],
+)
+def test_a_job_that_exits_by_itself_did_not_wait_for_a_mount_that_hangs(make, over, sure):
+    """A process that uses the mount waits; it does not end with a code of its own."""
+    v = make.judge(*hangs(make), attempt=one_node(make, **over))
+    assert v.cause == "filesystem_mount"
+    assert (v.confidence in SURE) is sure
+    assert any(s.startswith("user program") for s in v.ruled_out) is sure
+
+
+def test_a_mount_that_is_gone_ends_a_silent_job_as_before(make):
+    """Calls on it fail, whatever the program makes of that."""
+    gone = make.event(15, kind="mount", code="missing", source="mount", device="/scratch")
+    assert make.judge(gone, attempt=one_node(make)).confidence in SURE
+
+
+def test_a_gang_whose_watchdog_ended_it_hung_at_the_mount(make):
+    """The rank that waited at the mount is why the others timed out."""
+    watchdog = make.finding("watchdog_timeout", detail={"timeout_ms": 600_000})
+    v = make.judge(*hangs(make, 700), watchdog)
+    assert v.cause == "filesystem_mount"
+    assert v.confidence in SURE
+
+
+@pytest.mark.parametrize(("path", "sure"), [("/data/x", False), ("/scratch/x", True)])
+def test_an_error_at_another_path_is_no_proof_against_a_mount(make, path, sure):
+    """Neither against the mount point, nor against the server from which only that is mounted."""
+    v = make.judge(*hangs(make), io_error(make, path), attempt=one_node(make, exit_code=1))
+    assert v.cause == "filesystem_mount"
+    assert (v.confidence in SURE) is sure
+
+
+def test_a_job_on_one_node_has_no_peers_to_lose_by_a_link(make):
+    """Nothing shows that its files were behind the link either."""
+    v = make.judge(*link_down(make), attempt=one_node(make))
+    assert (v.cause, v.confidence) == ("user_error", records.Confidence.LIKELY)
+    assert "with no fault beside it that explains this" in v.summary
+    assert any("mlx5_3" in s and "has no peers" in s for s in v.ruled_out)
+
+
+def test_a_link_stays_suspect_where_a_gang_or_storage_is_behind_it(make):
+    """A gang needs it; and an I/O error of a file may come from it."""
+    assert make.judge(*link_down(make), attempt=one_node(make, nodes=("n1", "n2"))).cause == "ib_link"
+    assert (
+        make.judge(*link_down(make), io_error(make, "/lustre/x"), attempt=one_node(make)).cause == "ib_link"
+    )
+
+
+@pytest.mark.parametrize(("n_gpus", "cause"), [(0, "user_error"), (8, "gpu_memory_uncorrectable")])
+def test_the_text_of_a_job_without_gpus_accuses_no_gpu(make, n_gpus, cause):
+    """It can print anything, and no GPU was its own."""
+    ecc = make.finding(
+        "cuda_ecc", node="n2", message="RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    )
+    nccl = make.finding("net_ib_completion_error", node="n2", message="NET/IB : Got completion from peer")
+    v = make.judge(ecc, nccl, attempt=one_node(make, n_gpus=n_gpus))
+    assert v.cause == cause
+    assert ("GPUs (the job held none)" in v.ruled_out) is (n_gpus == 0)
+
+
+def test_a_fault_from_before_the_window_is_dated_by_its_event(make):
+    """The window begins ten minutes before the start; the fault began 19 minutes before it."""
+    start_at = make.end - timedelta(seconds=28)
+    gpu = {"device": "gpu0", "gpu_uuid": make.uuid("n2", 0)}
+    at = start_at - timedelta(minutes=19)
+    ecc = make.event(at=at, kind="ecc", code="uncorrectable", source="nvml", **gpu)
+    attempt = one_node(make, n_gpus=8, gpus=make.gpus("n2"), start_at=start_at)
+    v = make.judge(attempt=attempt, active_faults=(ecc,))
+    assert v.cause == "gpu_memory_uncorrectable"
+    assert "19 min before the job started" in v.summary
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "hedged"), [(4, 0, True), (24, 0, True), (25, 0, True), (0, 4, False)]
+)
+def test_advice_from_a_code_alone_is_only_a_possibility(make, code, signal, hedged):
+    """A script may end with any code; a signal that Slurm recorded is one."""
+    v = make.judge(attempt=one_node(make, exit_code=code, exit_signal=signal))
+    assert v.next_step.startswith("Look at the program's own output first") is hedged
+
+
+def test_advice_from_a_line_of_the_log_needs_no_hedge(make):
+    """The shell printed what the code means."""
+    line = make.finding(
+        "process_crashed", message="line 3: 42 File size limit exceeded ./run", detail={"role": "exit"}
+    )
+    v = make.judge(line, attempt=one_node(make, exit_code=25))
+    assert v.next_step.startswith("Raise the limit on a file's size")
