@@ -25,6 +25,7 @@ from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
 from probing_cluster.slurm_plugins.acts import job_steps
+from tests import unjudged
 from tests.set_clock import SetClock
 
 NOW = fakes.NOW
@@ -1040,7 +1041,7 @@ def test_a_backlog_is_worked_off_without_a_pause(
     assert attribution.run(service).startswith("2 attempts judged")
     service.stopping.clear()
     assert attribution.run(service).startswith("5 attempts judged")
-    assert service.store.unattributed() == []
+    assert unjudged.attempts(service.store) == []
 
 
 def test_a_backlog_of_many_nodes_is_worked_off_in_larger_passes(
