@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -56,11 +56,11 @@ def maintain(
     *,
     retention_days: int,
     now: dt.datetime | None = None,
-    exported: Iterable[str] | None = None,
+    exported: Callable[[Sequence[str]], Iterable[str]] | None = None,
 ) -> MaintenanceResult:
     """Make the months ahead, drop those whose every row is older than the retention, delete what else has aged.
 
-    `exported` names the months (2026-01) that are safely elsewhere: given, no other is dropped.
+    `exported` gives those of some months (2026-01) whose every event is elsewhere: given, no other is dropped.
     """
     today = now or clock.SYSTEM.now()
     keep_from = today - dt.timedelta(days=retention_days)
@@ -68,9 +68,9 @@ def maintain(
     try:
         with engines.translated():
             wanted = _wanted(engine, today, keep_from)
-            old = [m for m in months(engine) if _later(m, 1) <= keep_from]
+            old = _past(engine, keep_from)
             if exported is not None:
-                safe = set(exported)
+                safe = set(exported([f"{m:%Y-%m}" for m in old])) if old else set()
                 old = [m for m in old if f"{m:%Y-%m}" in safe]
             made, late = _change(engine, "SELECT probing.make_month(:month)", wanted)
             dropped, kept = _change(engine, "SELECT probing.drop_month(:month)", old)
@@ -82,6 +82,16 @@ def maintain(
             return MaintenanceResult(made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys)
     finally:
         engine.dispose()
+
+
+def past_retention(engine: sa.Engine, retention_days: int, now: dt.datetime) -> list[str]:
+    """The months (2026-01) that `maintain` drops, or would if they were exported; oldest first."""
+    with engines.translated():
+        return [f"{m:%Y-%m}" for m in _past(engine, now - dt.timedelta(days=retention_days))]
+
+
+def _past(engine: sa.Engine, keep_from: dt.datetime) -> list[dt.datetime]:
+    return [m for m in months(engine) if _later(m, 1) <= keep_from]
 
 
 def months(engine: sa.Engine) -> list[dt.datetime]:

@@ -50,7 +50,6 @@ OF_ALL: Mapping[str, tuple[str, str]] = {
     "db/roles.py pgbouncer_users": ("agent_role", "by login role"),
     "db/roles.py remove": ("agent_role", "by login role"),
     "db/store/attempts.py _CLUSTERS": ("a job_attempt", "it names the clusters"),
-    "db/store/reopen.sql": ("arrival arrival", "by the deliveries' ids; what they re-open is compared"),
     "db/store/verdicts.py _CURRENT": ("verdict", "what it gives is looked up by the attempt's key"),
     "db/store/verdicts.py _insert": ("verdict", "the columns of a record, its cluster among them"),
     "web/sql/marks.sql": ("a d d g h v", "a change elsewhere only has the Now page made anew"),

@@ -1,13 +1,14 @@
-"""History as monthly Parquet beside the recent records in Postgres: written once by the service, read as one.
+"""History as monthly Parquet beside the recent records in Postgres: written by the service, read as one.
 
     nodes.parquet          node_idx, cluster, node
     sorts.parquet          sort_idx, kind, code, severity, source, recovered: every sort of event ever seen
     attempts/month=…       ended attempts with their verdict, by end
     attempt_nodes/month=…  attempt_id, node_idx, start_us, end_us, judged
     events/month=…         events by time; node and sort as small integers, `row` their number in the history
-    manifest.json          what was exported, up to when
+    manifest.json          which months were exported, and when each
 
-Small integers make the joins cheap; the current rules give each sort of event its meaning.
+Small integers make the joins cheap; the current rules give each sort of event its meaning. What changed since a month's export
+comes from Postgres. A month that lacks late events is written again before Postgres drops them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,17 +38,22 @@ OVERLAP = timedelta(hours=1)
 """Rows stored up to this long before an export are also read from Postgres: their transaction may have been open."""
 
 _SORT = ("kind", "code", "severity", "source", "recovered")
+_ROWS_A_MONTH = 1 << 29
+"""Rows of a month are numbered from the months since 2000 times this: in order of time, however often it is written. Bulk keeps 40 bits."""
+_SQL = Path(__file__).parent / "sql"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The contents of a history directory."""
 
-    months: tuple[str, ...] = ()
-    exported_at: datetime | None = None
-    """When the last export began."""
-    n_attempts: int = 0
-    n_events: int = 0
+    exported_at: Mapping[str, datetime] = field(default_factory=dict)
+    """Each exported month (2026-03), oldest first, to when its last export began."""
+
+    @property
+    def months(self) -> tuple[str, ...]:
+        """The exported months, oldest first."""
+        return tuple(self.exported_at)
 
     @property
     def until(self) -> datetime | None:
@@ -61,12 +67,11 @@ def read_manifest(directory: Path) -> Manifest:
         raw = json.loads((directory / "manifest.json").read_text("utf-8"))
     except FileNotFoundError:
         return Manifest()
-    return Manifest(
-        months=tuple(raw["months"]),
-        exported_at=datetime.fromisoformat(raw["exported_at"]),
-        n_attempts=raw["n_attempts"],
-        n_events=raw["n_events"],
-    )
+    known = raw["exported_at"]
+    if isinstance(known, str):
+        # Until 0.1.0 one time stood for all months. None was exported before its end.
+        known = {month: _following(month).isoformat() for month in raw["months"]}
+    return Manifest(exported_at={month: datetime.fromisoformat(at) for month, at in known.items()})
 
 
 def export(
@@ -81,39 +86,74 @@ def export(
     month = manifest.months[-1] if manifest.months else None
     start = _following(month) if month else datetime(since.year, since.month, 1, tzinfo=UTC)
     while _following(f"{start:%Y-%m}") <= before:
-        manifest = _export_month(given, directory, manifest, start, at.now())
+        manifest = _export_month(given, directory, manifest, f"{start:%Y-%m}", at.now())
         start = _following(f"{start:%Y-%m}")
     given.remember(REMEMBERED, {"directory": str(directory)})
     return manifest
 
 
+def incomplete(given: store.Store, directory: Path, months: Iterable[str]) -> list[str]:
+    """Those of these months that Postgres has events of which the history lacks."""
+    manifest = read_manifest(directory)
+    query = (_SQL / "late_events.sql").read_text("utf-8")
+    found = []
+    for month in months:
+        since = manifest.exported_at.get(month)
+        bounds = {"since": _first(month), "until": _following(month), "received": since and since - OVERLAP}
+        if since is None or given.rows(query, bounds):
+            found.append(month)
+    return found
+
+
+def renew(
+    given: store.Store, directory: Path, months: Iterable[str], at: clock.Clock = clock.SYSTEM
+) -> list[str]:
+    """Writes those of these months again that are exported and incomplete; returns them. No event that only the history has is lost."""
+    manifest = read_manifest(directory)
+    known = [month for month in months if month in manifest.exported_at]
+    written = incomplete(given, directory, known)
+    for month in written:
+        manifest = _export_month(given, directory, manifest, month, at.now())
+    return written
+
+
 def _export_month(
-    given: store.Store, directory: Path, manifest: Manifest, start: datetime, now: datetime
+    given: store.Store, directory: Path, manifest: Manifest, month: str, now: datetime
 ) -> Manifest:
-    name, end = f"{start:%Y-%m}", _following(f"{start:%Y-%m}")
+    start, end = _first(month), _following(month)
     uri = given.connection_uri()
     attempts = bulk.plain(sources.fetch(uri, "history_attempts", start, end))
     events = bulk.plain(sources.fetch(uri, "history_events", start, end))
     nodes = _Index(directory / "nodes.parquet", "node_idx", ("cluster", "node"))
     sorts = _Index(directory / "sorts.parquet", "sort_idx", _SORT)
-    ids = pa.array(range(manifest.n_attempts, manifest.n_attempts + attempts.num_rows), pa.int64())
-    attempts = attempts.append_column("attempt_id", ids)
+    attempts = attempts.append_column("attempt_id", _numbers(month, attempts.num_rows))
     places = _places(attempts, nodes)
     keys = events.append_column("node_idx", nodes.of(events)).append_column("sort_idx", sorts.of(events))
-    rows = pa.array(range(manifest.n_events, manifest.n_events + events.num_rows), pa.int64())
-    keys = keys.append_column("row", rows).drop_columns(["cluster", "node", *_SORT])
+    keys = keys.drop_columns(["cluster", "node", *_SORT])
+    written = directory / "events" / f"month={month}" / "part.parquet"
+    if written.exists():
+        keys = _with_dropped(keys, pq.ParquetFile(written).read())
+    keys = keys.append_column("row", _numbers(month, keys.num_rows))
     nodes.save()
     sorts.save()
     for table, kind in ((attempts, "attempts"), (places, "attempt_nodes"), (keys, "events")):
-        _write(directory / kind / f"month={name}" / "part.parquet", table)
-    done = Manifest(
-        months=(*manifest.months, name),
-        exported_at=now,
-        n_attempts=manifest.n_attempts + attempts.num_rows,
-        n_events=manifest.n_events + events.num_rows,
-    )
+        _write(directory / kind / f"month={month}" / "part.parquet", table)
+    done = replace(manifest, exported_at={**manifest.exported_at, month: now})
     _write_manifest(directory, done)
     return done
+
+
+def _numbers(month: str, n_rows: int) -> pa.Array:
+    start = _first(month)
+    first = ((start.year - 2000) * 12 + start.month - 1) * _ROWS_A_MONTH
+    return pa.array(range(first, first + n_rows), pa.int64())
+
+
+def _with_dropped(events: pa.Table, earlier: pa.Table) -> pa.Table:
+    """The events of Postgres, and those of an earlier export that it no longer has; by time and id."""
+    dropped = earlier.filter(pc.invert(pc.is_in(earlier["event_id"], value_set=events["event_id"])))
+    both = pa.concat_tables([events, sources.in_schema(dropped, events.schema)])
+    return both.sort_by([("at_us", "ascending"), ("event_id", "ascending")])
 
 
 def _places(attempts: pa.Table, nodes: _Index) -> pa.Table:
@@ -179,14 +219,16 @@ class HistoryAndPostgres:
         schema: pa.Schema,
         needed: sources.Needed,
     ) -> pa.Table:
-        if self._manifest.until is None or self._manifest.exported_at is None:
+        exported = {m: at for m, at in self._manifest.exported_at.items() if _following(m) > since}
+        if not exported or self._manifest.until is None:
             live = sources.PostgresSource(self._uri)
             read = live.attempts if kind == "attempts" else live.events
             return read(since, until, needed)
         # All rows: a newer row that is not needed may replace an older one that was.
         needed = None if needed is None else sources.NeededPart(columns=needed.columns | {*key})
         span = (since, until, needed)
-        bounds = (since, until, self._manifest.until, self._manifest.exported_at - OVERLAP)
+        firsts, lasts = [_first(m) for m in exported], [at - OVERLAP for at in exported.values()]
+        bounds = (since, until, self._manifest.until, firsts, lasts)
         found = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer", needed=needed)
         newer = sources.in_schema(found, schema)
         past = sources.ParquetSource(self._directory)
@@ -238,6 +280,11 @@ def of(given: store.Store) -> HistoryAndPostgres | sources.PostgresSource:
     return sources.PostgresSource(given.connection_uri(), given.cluster)
 
 
+def _first(month: str) -> datetime:
+    """The first instant of a month `2026-03`."""
+    return datetime(int(month[:4]), int(month[5:7]), 1, tzinfo=UTC)
+
+
 def _following(month: str) -> datetime:
     """The first instant after a month `2026-03`."""
     year, number = int(month[:4]), int(month[5:7])
@@ -252,13 +299,7 @@ def _write(path: Path, table: pa.Table) -> None:
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
-    assert manifest.exported_at is not None
-    plain = {
-        "months": list(manifest.months),
-        "exported_at": manifest.exported_at.isoformat(),
-        "n_attempts": manifest.n_attempts,
-        "n_events": manifest.n_events,
-    }
+    plain = {"exported_at": {month: at.isoformat() for month, at in manifest.exported_at.items()}}
     fresh = directory / "manifest.json.new"
     with fresh.open("w", encoding="utf-8") as stream:
         json.dump(plain, stream)

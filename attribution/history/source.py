@@ -198,7 +198,7 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def fetch(
     uri: str,
     name: str,
-    *given: datetime,
+    *given: datetime | Sequence[datetime],
     further: str = "",
     needed: Needed = None,
     cluster: str | None = None,
@@ -207,7 +207,7 @@ def fetch(
 
     Only what is `needed` is computed and sent: a column costs the server and this process as much as a row does.
 
-    `given` instants, and the cluster where a file asks for one, are written into the text: a query without parameters is streamed, so the server reads while this
+    `given` instants, or arrays of them, and the cluster where a file asks for one, are written into the text: a query without parameters is streamed, so the server reads while this
     process decodes, and neither holds all rows twice.
     """
     query = "".join(_text(part) for part in (name, further) if part)
@@ -219,10 +219,16 @@ def fetch(
             query = query.replace(word, value)
     literal = "NULL" if cluster is None else "'" + cluster.replace("'", "''") + "'"
     query = query.replace("$cluster", literal)
-    for number, instant in reversed(tuple(enumerate(given, 1))):
-        query = query.replace(f"${number}", f"'{instant.astimezone(UTC).isoformat()}'::timestamptz")
+    for number, instants in reversed(tuple(enumerate(given, 1))):
+        query = query.replace(f"${number}", _literal(instants))
     with arrow.reading(uri, query) as reader:
         return reader.read_all()
+
+
+def _literal(given: datetime | Sequence[datetime]) -> str:
+    if isinstance(given, datetime):
+        return f"'{given.astimezone(UTC).isoformat()}'::timestamptz"
+    return f"ARRAY[{', '.join(map(_literal, given))}]"
 
 
 def _text(name: str) -> str:

@@ -24,13 +24,15 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import psycopg
 
 from benchmarks.db import full_size
-from probing_cluster.core import errors, settings
+from probing_cluster.attribution.passes import pending
+from probing_cluster.core import clock, errors, settings
 from probing_cluster.db import migrate
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
@@ -94,6 +96,11 @@ def _wait(what: str, ready: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
+def _all_judged(store: store_module.Store) -> bool:
+    now = datetime.now(UTC)
+    return pending.first_end(store.of(None), clock.EPOCH, now, unjudged=True) is None
+
+
 def _port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -143,7 +150,7 @@ def measure(
             return ready
 
         note("at the start", service)
-        _wait("the backlog", lambda: looked(not store.unattributed(1)))
+        _wait("the backlog", lambda: looked(_all_judged(store)))
         note("after the backlog", service)
         _wait("the lemon night", lambda: looked(store.recall(f"lemon.done {CLUSTER}") is not None))
         note("after the lemon night", service)
@@ -151,7 +158,7 @@ def measure(
         note("at rest", service)
         abuse(url, service, n_reports, backlog)
         note("after the abuse", service)
-        _wait("the second backlog", lambda: looked(not store.unattributed(1)))
+        _wait("the second backlog", lambda: looked(_all_judged(store)))
         time.sleep(rest_s)
         note("at rest after the abuse", service)
         print(f"{service.beside_mb:7.1f} MB proportional at most of a process beside it")

@@ -25,14 +25,16 @@ from typing import Any, LiteralString, cast
 import psycopg
 import sqlalchemy as sa
 
+from probing_cluster.attribution.passes import pending
 from probing_cluster.attribution.reliability import accounts
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
-from probing_cluster.core import settings
+from probing_cluster.core import clock, settings
 from probing_cluster.db import migrate, partitions, roles
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
+from probing_cluster.db.store import attempts as store_attempts
 from probing_cluster.reports.fleet import fleet_page
 
 ROWS = Path(__file__).with_name("full_size.sql")
@@ -54,6 +56,16 @@ QUESTIONS = (
     "SELECT * FROM ops.requests WHERE made_at >= now() - interval '1 day'",
     "SELECT * FROM ops.rejections WHERE day >= now() - interval '30 days'",
 )
+ARRIVALS = {
+    "of 1,000 nodes": "SELECT 'bench', 'n' || n, now() - interval '1 minute', now(), 1 FROM generate_series(0, 999) AS n",
+    "of 1,000 nodes, one of them away for 300 days": "SELECT 'bench', 'n' || n, now() - CASE n WHEN 0 THEN interval '300 days' ELSE interval '1 minute' END, "
+    "now(), 0 FROM generate_series(0, 999) AS n",
+    "of 1,000 nodes that were all away for 10 days": "SELECT 'bench', 'n' || n, now() - interval '10 days', now(), 0 FROM generate_series(0, 999) AS n",
+    "a start on a node without an agent": "SELECT 'bench', 'n7', now(), now(), 0",
+    "of a node without an agent": "SELECT 'bench', 'n7', now() - interval '1 hour', now(), 1",
+    "of no node": "SELECT 'bench', '', now(), now(), 1",
+}
+"""Deliveries not yet held against the verdicts given, by what they are."""
 COOKBOOK = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
 RECIPES = tuple(re.findall(r"```sql\n(.*?);\n```", COOKBOOK.read_text(encoding="utf-8"), re.DOTALL))
 """The cookbook's queries, as they stand there."""
@@ -260,10 +272,12 @@ def _ask_store(store: store_module.Store) -> None:
         "events(high, 5 min)": lambda: store.events(since=now - timedelta(minutes=5), min_severity="high"),
         "events_by_id(5)": lambda: store.events_by_id(ids),
         "verdicts(since=1 day ago)": lambda: store.verdicts(since=now - timedelta(days=1)),
-        "unattributed(100)": lambda: store.unattributed(100),
     }.items():
         print(f"{timed(work):9.1f} ms   Store.{name}")
+    for name, arrivals in ARRIVALS.items():
+        print(f"{timed(lambda arrivals=arrivals: _reopen(store, arrivals)):9.1f} ms   late evidence, {name}")
     for name, work in {
+        "attempts to judge (100)": lambda: pending.read(store, clock.EPOCH, now, 100, unjudged=True),
         "a scrape: waiting.sql": executed(metrics.WAITING, cluster="bench"),
         "a scrape: verdicts_since.sql": executed(
             metrics.VERDICTS, cluster="bench", since=now - timedelta(days=1)
@@ -271,6 +285,16 @@ def _ask_store(store: store_module.Store) -> None:
         "run accounts, a pass": lambda: accounts.update(store, settings.AttributionSettings(), since=since),
     }.items():
         print(f"{timed(work):9.1f} ms   {name}")
+
+
+def _reopen(store: store_module.Store, arrivals: str) -> None:
+    """Hold deliveries against the verdicts, where n7 has no agent; nothing of it stays."""
+    with store.engine.connect() as connection:
+        connection.execute(sa.text("DELETE FROM probing.agent_heartbeat WHERE node = 'n7'"))
+        columns = "cluster, node, first_at, last_at, n_events"
+        made = f"INSERT INTO probing.arrival ({columns}) {arrivals} RETURNING arrival_id"
+        connection.execute(store_attempts.REOPEN, {"arrivals": list(connection.scalars(sa.text(made)))})
+        connection.rollback()
 
 
 def _fleet_span() -> tuple[settings.Settings, dict[str, Any]]:

@@ -160,26 +160,6 @@ class AttemptRows(base.StoreBase):
         found = self.rows(_OF_KEYS, {"clusters": clusters, "jobs": jobs, "submits": submits})
         return self.readable(records.JobAttempt, found)
 
-    def unattributed(
-        self,
-        limit: int | None = None,
-        grown: Callable[[Sequence[ArrivedEvents]], Iterable[Key]] | None = None,
-    ) -> list[records.JobAttempt]:
-        """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first.
-
-        `grown`: see `reopen_for_arrivals`, which looks at the evidence of all clusters.
-        """
-        self.reopen_for_arrivals(grown)
-        query = (
-            sa.select(tables.job_attempt)
-            .where(
-                self._of(_A.cluster), _A.judged_at.is_(None), _A.end_at.is_not(None), _A.state != "COMPLETED"
-            )
-            .order_by(_A.end_at)
-            .limit(limit)
-        )
-        return self._select(records.JobAttempt, query)
-
     def reopen_for_arrivals(
         self, grown: Callable[[Sequence[ArrivedEvents]], Iterable[Key]] | None = None
     ) -> int:

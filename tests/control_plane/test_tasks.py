@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fakes
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
@@ -24,9 +25,11 @@ from probing_cluster.control_plane.service.tasks.jobs import accounting, account
 from probing_cluster.control_plane.service.tasks.nodes import actions, drained, resume, silence
 from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.db import bulk
 from probing_cluster.db.server import embedded
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import job_steps
+from tests import unjudged
 from tests.set_clock import SetClock
 
 NOW = fakes.NOW
@@ -1072,7 +1075,7 @@ def test_a_backlog_is_worked_off_without_a_pause(
     assert attribution.run(service).startswith("2 attempts judged")
     service.stopping.clear()
     assert attribution.run(service).startswith("5 attempts judged")
-    assert service.store.unattributed() == []
+    assert unjudged.attempts(service.store) == []
 
 
 def test_a_backlog_of_many_nodes_is_worked_off_in_larger_passes(
@@ -1208,12 +1211,53 @@ def test_ended_months_are_exported_once_and_only_then_may_be_dropped(
             )
         ]
     )
-    assert (export.run(service), export.exported_months(service)) == ("", None)
+    assert (export.run(service), export.complete(service)) == ("", None)
     given = settings.AttributionSettings(history_directory=str(tmp_path / "history"))
     service.config = dataclasses.replace(service.config, attribution=given)
     assert f"{ended:%Y-%m}" in export.run(service)
     assert export.run(service) == ""
-    assert f"{ended:%Y-%m}" in (export.exported_months(service) or [])
+    complete = export.complete(service)
+    assert complete is not None
+    assert complete([f"{ended:%Y-%m}", "2020-01"]) == {f"{ended:%Y-%m}"}
+
+
+def test_a_month_with_late_events_is_exported_again_before_it_is_dropped(
+    service: context.Context, tmp_path: Path
+) -> None:
+    """The hourly maintenance leaves it until the night's export has them."""
+    at = NOW - timedelta(days=70)
+    month = f"{at:%Y-%m}"
+    attempt = records.JobAttempt(
+        cluster="c", job_id=7, submit_at=at, start_at=at, end_at=at, state="FAILED", run_key="7"
+    )
+    service.store.upsert_attempts([attempt])
+
+    def stored(number: int, days_ago: float) -> None:
+        event = records.HealthEvent(
+            event_id=uuid.UUID(int=number), cluster="c", node="n1", at=at, observed_at=at, kind="xid",
+            code="79", severity=records.Severity.HIGH, source="kernel", message="",
+        )  # fmt: skip
+        bulk.load_events(service.store.connection_uri(), [event])
+        given = {"id": event.event_id, "at": NOW - timedelta(days=days_ago)}
+        with service.store.engine.begin() as connection:
+            query = "UPDATE probing.event_key SET received_at = :at WHERE event_id = :id"
+            connection.execute(sa.text(query), given)
+
+    stored(1, days_ago=69)
+    given = settings.AttributionSettings(history_directory=str(tmp_path / "history"))
+    service.config = dataclasses.replace(service.config, attribution=given)
+    service.clock = SetClock(NOW - timedelta(days=20))
+    assert "partitions made" in maintenance.run(service)
+    assert month in export.run(service)
+    short = settings.DatabaseSettings(retention_days=5)
+    service.config = dataclasses.replace(service.config, database=short)
+    stored(2, days_ago=10)
+    service.clock = SetClock(NOW)
+    assert "dropped" not in maintenance.run(service)
+    assert export.run(service).endswith(f"exported again, with late events: {month}")
+    assert "1 partitions dropped" in maintenance.run(service)
+    found = pq.ParquetDataset(tmp_path / "history" / "events").read()["event_id"].to_pylist()
+    assert sorted(found) == sorted(str(uuid.UUID(int=n)) for n in (1, 2))
 
 
 def test_an_error_of_permission_is_a_failure_not_an_absence(service: context.Context) -> None:

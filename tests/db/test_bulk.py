@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from probing_cluster.core import errors, records
 from probing_cluster.db import arrow, bulk, delivery, rows, tables
 from probing_cluster.db import store as store_module
+from tests import unjudged
 
 Make = Callable[..., Any]
 
@@ -60,7 +61,7 @@ def test_bulk_events_reopen(
     store.upsert_attempts([attempt])
     store.save_verdicts([make_verdict(attempt)])
     bulk.load_events(store.url, [make_event(at=attempt.end_at)])
-    assert store.unattributed() == [attempt]
+    assert unjudged.attempts(store) == [attempt]
 
 
 @pytest.mark.parametrize("cls", tables.RECORDS)

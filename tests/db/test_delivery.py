@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql
 from probing_cluster.core import errors, records
 from probing_cluster.db import delivery, tables
 from probing_cluster.db import store as store_module
+from tests import unjudged
 
 Make = Callable[..., records.HealthEvent]
 
@@ -130,7 +131,7 @@ def test_times_that_no_client_can_hold_stop_nobody(
     assert stored == [(0, 1), (1, 0), (1, 0)]
     assert len(store.events()) == 2
     assert (store.heartbeats(), store.allocations(), store.checks()) == ([], [], [])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
 
 
 def test_a_delivery_repeated_adds_nothing(

@@ -22,6 +22,7 @@ from probing_cluster.db import arrow, bulk, delivery, roles
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
 from probing_cluster.lemon import gather
+from tests import unjudged
 
 
 def test_many_agents_share_three_backends(
@@ -68,7 +69,7 @@ def test_the_control_plane_works_through_it_too(
     with store_module.Store.open(re.sub(r"host=.*", place, store.url)) as pooled:
         for n in range(1, 8):
             pooled.upsert_attempts([make_attempt(job_id=n)])
-            assert len(pooled.attempts()) == len(pooled.unattributed()) == n
+            assert len(pooled.attempts()) == len(unjudged.attempts(pooled)) == n
 
 
 def test_arrow_reads_keep_to_one_server(store: store_module.Store, pgbouncer: Callable[..., str]) -> None:
@@ -151,7 +152,7 @@ def test_a_pass_over_many_attempts_goes_through_it(
         assert bulk.load_events(pooled.url, [make_event(at=attempts[0].end_at, node="n1")]) == 1
         done = attribute.attribute(pooled)
         assert done.n_attempts == 8
-        assert pooled.unattributed() == []
+        assert unjudged.attempts(pooled) == []
     assert {v.cause for v in store.verdicts()} >= {"gpu_lost"}
     again = attribute.attribute(store, since=attempts[0].submit_at)
     assert (again.n_attempts, again.changed) == (8, ())

@@ -41,7 +41,6 @@ READS: Mapping[str, Callable[[Store], Any]] = {
     "run_accounts": lambda s: s.run_accounts(since=LONG_AGO),
     "run_totals": lambda s: [s.run_totals(LONG_AGO, LATER)["n_runs"]],
     "silences_s": lambda s: list(s.silences_s()),
-    "unattributed": lambda s: s.unattributed(),
     "verdict_histories": lambda s: s.verdict_histories([JOB]),
     "verdicts": lambda s: s.verdicts(job_ids=[JOB], node=NODE),
 }

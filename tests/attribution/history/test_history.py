@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
@@ -165,9 +167,8 @@ def test_late_events_and_new_verdicts_are_not_lost(year, make, tmp_path, postgre
     late = make.xid(48, 2, at=datetime(2026, 2, 20, tzinfo=UTC) - timedelta(seconds=60))
     delivery.Delivery(postgres_url, "c", "n2").deliver(events=[late])
     manifest = history.read_manifest(tmp_path)
-    history._write_manifest(
-        tmp_path, dataclasses.replace(manifest, exported_at=datetime.now(UTC) - timedelta(seconds=1))
-    )
+    exported_at = dict.fromkeys(manifest.months, datetime.now(UTC) - timedelta(seconds=1))
+    history._write_manifest(tmp_path, dataclasses.replace(manifest, exported_at=exported_at))
     mine = dataclasses.replace(year.verdicts(job_ids=[1])[0], cause="disk", author="bob")
     year.save_verdicts([mine])
     alone, joined = sources.PostgresSource(year.connection_uri()), history.of(year)
@@ -179,6 +180,109 @@ def test_late_events_and_new_verdicts_are_not_lost(year, make, tmp_path, postgre
     assert fleet.check_coverage(year, SINCE, UNTIL) == fleet.check_coverage(
         year.connection_uri(), SINCE, UNTIL
     )
+
+
+MARCH, MAY = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def two_exports(year, make, postgres_url, tmp_path):
+    """A verdict changed and an event arrived between the export of January and February and the next one; each at its time."""
+
+    def stored(at: datetime) -> None:
+        times = ("probing.event_key", "received_at"), ("probing.job_attempt", "judged_at")
+        with year.engine.begin() as connection:
+            for table, column in times:
+                query = f"UPDATE {table} SET {column} = :at WHERE {column} > '2026-06-01'"
+                connection.execute(sa.text(query), {"at": at})
+
+    stored(MARCH)
+    history.export(year, tmp_path, before=MARCH, since=SINCE, at=SetClock(MARCH + timedelta(days=2)))
+    late = make.xid(48, 2, at=datetime(2026, 2, 20, tzinfo=UTC) - timedelta(seconds=60))
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[late])
+    mine = dataclasses.replace(year.verdicts(job_ids=[1])[0], cause="disk", author="bob")
+    year.save_verdicts([mine])
+    stored(MARCH + timedelta(days=10))
+    history.export(year, tmp_path, before=MAY, since=SINCE, at=SetClock(MAY + timedelta(days=2)))
+    return year
+
+
+def test_the_next_export_hides_nothing_that_came_after_the_one_before(two_exports, tmp_path):
+    """Each month is compared with the time of its own export."""
+    alone, joined = sources.PostgresSource(two_exports.connection_uri()), history.of(two_exports)
+    for since in (SINCE, datetime(2026, 2, 1, tzinfo=UTC), MARCH):
+        assert plain(joined.events(since, UNTIL)) == plain(alone.events(since, UNTIL))
+        assert plain(joined.attempts(since, UNTIL)) == plain(alone.attempts(since, UNTIL))
+    assert {r["cause"] for r in joined.attempts(SINCE, UNTIL).to_pylist() if r["job_id"] == 1} == {"disk"}
+
+
+def test_only_what_changed_comes_from_postgres(two_exports, tmp_path, monkeypatch):
+    """The others are in the history as they are: they would be sent for nothing."""
+    n_fetched, fetch = [], sources.fetch
+
+    def counted(*given, **named):
+        found = fetch(*given, **named)
+        n_fetched.append(found.num_rows)
+        return found
+
+    monkeypatch.setattr(sources, "fetch", counted)
+    assert history.of(two_exports).events(SINCE, MAY).num_rows == 9
+    assert n_fetched == [1]
+
+
+def test_an_old_manifest_stands_for_the_ends_of_its_months(two_exports, tmp_path):
+    """Of 0.1.0: one time for all months. What arrived after a month's end comes from Postgres, too."""
+    old = {
+        "months": ["2026-01", "2026-02"],
+        "exported_at": "2026-05-03T02:30:00+00:00",
+        "n_attempts": 3,
+        "n_events": 4,
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(old), "utf-8")
+    assert history.read_manifest(tmp_path).exported_at == {
+        "2026-01": datetime(2026, 2, 1, tzinfo=UTC),
+        "2026-02": MARCH,
+    }
+    alone, joined = sources.PostgresSource(two_exports.connection_uri()), history.of(two_exports)
+    assert plain(joined.events(SINCE, UNTIL)) == plain(alone.events(SINCE, UNTIL))
+    assert plain(joined.attempts(SINCE, UNTIL)) == plain(alone.attempts(SINCE, UNTIL))
+
+
+def test_what_is_older_than_the_first_month_comes_from_postgres(two_exports, make, tmp_path, postgres_url):
+    """As an import of older logs brings it, also once later months were exported."""
+    end = datetime(2025, 12, 20, tzinfo=UTC)
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[make.xid(79, 3, at=end)])
+    two_exports.upsert_attempts([make.attempt(job_id=12, submit_at=end, start_at=end, end_at=end)])
+    with two_exports.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE probing.event_key SET received_at = '2026-01-02' WHERE at < '2026-01-01'")
+        )
+        connection.execute(
+            sa.text("UPDATE probing.job_attempt SET judged_at = '2026-01-02' WHERE end_at < '2026-01-01'")
+        )
+    alone, joined = sources.PostgresSource(two_exports.connection_uri()), history.of(two_exports)
+    since = datetime(2025, 12, 1, tzinfo=UTC)
+    assert {r["job_id"] for r in joined.attempts(since, UNTIL).to_pylist()} >= {12}
+    assert plain(joined.events(since, UNTIL)) == plain(alone.events(since, UNTIL))
+
+
+def test_a_month_with_late_events_is_written_again_and_loses_none(two_exports, make, tmp_path, postgres_url):
+    """Then Postgres may drop it. What it has dropped already stays in the history."""
+    months = ["2026-01", "2026-02", "2026-03", "2026-07"]
+    assert history.incomplete(two_exports, tmp_path, months) == ["2026-02", "2026-07"]
+    with two_exports.engine.begin() as connection:
+        connection.execute(
+            sa.text("DELETE FROM probing.health_event WHERE at < '2026-02-20' AND code = '79'")
+        )
+    before = sources.ParquetSource(tmp_path).events(SINCE, UNTIL)
+    assert history.renew(two_exports, tmp_path, months, SetClock(MAY)) == ["2026-02"]
+    assert history.incomplete(two_exports, tmp_path, months) == ["2026-07"]
+    after = sources.ParquetSource(tmp_path).events(SINCE, UNTIL)
+    assert after.num_rows == before.num_rows + 1
+    assert {*before["event_id"].to_pylist()} < {*after["event_id"].to_pylist()}
+    stored = history.pq.ParquetDataset(tmp_path / "events").read(["row", "at_us"]).sort_by("row")
+    assert stored["at_us"].to_pylist() == sorted(stored["at_us"].to_pylist())
+    assert len(set(stored["row"].to_pylist())) == stored.num_rows
 
 
 def test_figures_read_both(year, tmp_path):

@@ -15,6 +15,7 @@ from probing_cluster.attribution.passes import attribute, fetch, pending
 from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import delivery, tables
+from tests import unjudged
 from tests.set_clock import SetClock
 
 
@@ -71,7 +72,7 @@ def test_a_change_of_accounting_during_the_judgement_is_judged_next(
     with monkeypatch.context() as patch:
         patch.setattr(type(store), "save_verdicts", save_after_a_change)
         assert attribute.attribute(store, at=later(make)).n_attempts == 1
-    assert [a.state for a in store.unattributed()] == ["CANCELLED"]
+    assert [a.state for a in unjudged.attempts(store)] == ["CANCELLED"]
     assert attribute.attribute(store, at=later(make)).n_attempts == 1
     assert attribute.attribute(store, at=later(make)).n_attempts == 0
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.db import bulk, delivery
+from probing_cluster.db import bulk, delivery, partitions
 from probing_cluster.db import store as store_module
+from tests import unjudged
+from tests.db.conftest import NOW
 
 Make = Callable[..., Any]
 
@@ -107,11 +109,11 @@ def test_ended_attempts_are_judged_once(
             make_attempt(job_id=3, state="RUNNING", end_at=None),
         ]
     )
-    assert store.unattributed() == [failed]
+    assert unjudged.attempts(store) == [failed]
     store.save_verdicts([make_verdict(failed)])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
     store.upsert_attempts([failed])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_news_from_accounting_reopens(
     store.upsert_attempts([make_attempt()])
     store.save_verdicts([make_verdict(make_attempt())])
     store.upsert_attempts([make_attempt(**change)])
-    assert store.unattributed() == [make_attempt(**change)]
+    assert unjudged.attempts(store) == [make_attempt(**change)]
 
 
 @pytest.mark.parametrize(
@@ -160,13 +162,13 @@ def test_late_evidence_reopens(
         "window_end_at": attempt.end_at + timedelta(minutes=5),
     }
     store.save_verdicts([make_verdict(attempt, **window)])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
     event = make_event(node=node, at=attempt.end_at + timedelta(minutes=minutes_after_end))
     door.deliver(events=[event])
-    assert (store.unattributed() == [attempt]) == reopened
+    assert (unjudged.attempts(store) == [attempt]) == reopened
     store.save_verdicts([make_verdict(attempt, **window)])
     door.deliver(events=[event])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
 
 
 def test_a_later_line_is_a_sign_of_life_where_no_agent_beats(
@@ -180,10 +182,110 @@ def test_a_later_line_is_a_sign_of_life_where_no_agent_beats(
     assert attempt.end_at is not None
     door = delivery.Delivery(postgres_url, "c", "n2")
     door.deliver(events=[make_event(node="n2", at=attempt.end_at + timedelta(hours=5))])
-    assert store.unattributed() == [attempt]
+    assert unjudged.attempts(store) == [attempt]
     judged()
     door.deliver(events=[make_event(node="n2", at=attempt.end_at + timedelta(hours=6))])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
+
+
+def test_a_first_line_is_a_sign_of_life_for_a_day(
+    postgres_url: str, store: store_module.Store, make_attempt: Make, make_verdict: Make, make_event: Make
+) -> None:
+    """A node's first line re-opens what ended in the day before it, not all that ever ran there."""
+    attempts = _judged_days_ago(store, make_attempt, make_verdict, 0, 2, 60)
+    event = make_event(node="n2", at=attempts[0].end_at + timedelta(hours=5))
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[event])
+    assert unjudged.attempts(store) == attempts[:1]
+
+
+def test_a_start_is_no_sign_of_life_where_no_agent_beats(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make
+) -> None:
+    """It concerns its neighbours then. Accounting does not tell that the node lived since an earlier line, or ever."""
+    attempts = _judged_days_ago(store, make_attempt, make_verdict, 0, 2, 60)
+    start = attempts[0].end_at + timedelta(minutes=5)
+    running = make_attempt(
+        job_id=77, submit_at=start, start_at=start, end_at=None, state="RUNNING", nodes=("n1",)
+    )
+    store.upsert_attempts([running])
+    assert unjudged.attempts(store) == attempts[:1]
+
+
+def test_an_event_of_no_node_is_no_late_evidence(
+    store: store_module.Store, judged: Callable[[], records.JobAttempt], make_event: Make
+) -> None:
+    """A job that never started has no node: no verdict rests on its event."""
+    attempt = judged()
+    bulk.load_events(store.url, [make_event(node="", at=attempt.end_at, source="accounting")])
+    assert store.rows("SELECT node FROM probing.arrival", {}) == []
+    assert unjudged.attempts(store) == []
+
+
+@pytest.mark.parametrize("n_away", [1, 21])
+def test_nodes_that_were_away_for_months_reopen(
+    n_away: int, postgres_url: str, store: store_module.Store, make_attempt: Make, make_verdict: Make
+) -> None:
+    """Whether few are looked up by their names or many by the time: what ended on them meanwhile, and nothing else."""
+    attempts = [
+        make_attempt(job_id=n, end_at=NOW - timedelta(days=days), nodes=(node,))
+        for n, (node, days) in enumerate([("m0", 200), ("m0", 20), ("m0", 320), ("n1", 200)], 1)
+    ]
+    store.upsert_attempts(attempts)
+    store.save_verdicts([make_verdict(a) for a in attempts])
+    store.reopen_for_arrivals()
+    store.save_verdicts([make_verdict(a) for a in attempts])
+    for at in (NOW - timedelta(days=300), NOW):
+        for n in range(n_away):
+            beat = records.AgentHeartbeat(cluster="c", node=f"m{n}", at=at)
+            delivery.Delivery(postgres_url, "c", f"m{n}").deliver(heartbeat=beat)
+    assert unjudged.attempts(store) == attempts[:2]
+
+
+@pytest.mark.parametrize(("is_kept", "reopened"), [(True, True), (False, False)])
+def test_a_verdict_whose_evidence_was_dropped_stays(
+    is_kept: bool,
+    reopened: bool,
+    postgres_url: str,
+    store: store_module.Store,
+    make_attempt: Make,
+    make_verdict: Make,
+    make_event: Make,
+) -> None:
+    """Before the oldest month of events: judged again without its evidence, its cause would be lost."""
+    partitions.maintain(store.url, retention_days=400)
+    end = NOW - timedelta(days=500)
+    evidence, late = make_event(at=end), make_event(at=end - timedelta(seconds=1))
+    door = delivery.Delivery(postgres_url, "c", "n1")
+    if is_kept:
+        door.deliver(events=[evidence])
+    attempt = make_attempt(submit_at=end - timedelta(hours=2), start_at=end - timedelta(hours=1), end_at=end)
+    store.upsert_attempts([attempt])
+    store.save_verdicts([make_verdict(attempt, evidence=(evidence.event_id,))])
+    store.reopen_for_arrivals()
+    store.save_verdicts([make_verdict(attempt, evidence=(evidence.event_id,))])
+    door.deliver(events=[late])
+    assert (unjudged.attempts(store) == [attempt]) == reopened
+
+
+def _judged_days_ago(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make, *days: int
+) -> list[records.JobAttempt]:
+    """Attempts with verdicts on n1 and n2 that ended so many days ago, for which nothing is late."""
+    now = make_attempt().end_at
+    made = [
+        make_attempt(
+            job_id=n,
+            submit_at=now - timedelta(days=d, hours=2),
+            start_at=now - timedelta(days=d, hours=1),
+            end_at=now - timedelta(days=d),
+        )
+        for n, d in enumerate(days, 1)
+    ]
+    store.upsert_attempts(made)
+    store.save_verdicts([make_verdict(a) for a in made])
+    store.reopen_for_arrivals()
+    store.save_verdicts([make_verdict(a) for a in made])
+    return made
 
 
 @pytest.fixture
@@ -217,9 +319,9 @@ def test_a_node_that_is_heard_of_again_reopens(
     door = delivery.Delivery(postgres_url, "c", "n2")
     first = records.AgentHeartbeat(cluster="c", node="n2", at=attempt.end_at - timedelta(seconds=30))
     door.deliver(heartbeat=first)
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
     door.deliver(heartbeat=dataclasses.replace(first, at=first.at + timedelta(seconds=silence_s)))
-    assert (store.unattributed() == [attempt]) == reopened
+    assert (unjudged.attempts(store) == [attempt]) == reopened
 
 
 def test_gpus_told_late_reopen(
@@ -234,12 +336,12 @@ def test_gpus_told_late_reopen(
     )
     other = dataclasses.replace(allocation, job_id=attempt.job_id + 1)
     door.deliver(allocations=[other])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
     door.deliver(allocations=[allocation])
-    assert store.unattributed() == [attempt]
+    assert unjudged.attempts(store) == [attempt]
     judged()
     door.deliver(allocations=[dataclasses.replace(allocation, released_at=attempt.end_at)])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
 
 
 def test_what_we_did_reopens(store: store_module.Store, judged: Callable[[], records.JobAttempt]) -> None:
@@ -256,16 +358,16 @@ def test_what_we_did_reopens(store: store_module.Store, judged: Callable[[], rec
         state="failed",
     )
     store.save_drain(drain)
-    assert store.unattributed() == [attempt]
+    assert unjudged.attempts(store) == [attempt]
     judged()
     store.update_drain(drain.drain_id, state="done")
-    assert store.unattributed() == [attempt]
+    assert unjudged.attempts(store) == [attempt]
     judged()
     store.update_drain(drain.drain_id, ended_at=attempt.end_at)
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
     # Of another node, but about this job.
     store.save_drain(dataclasses.replace(drain, drain_id=uuid.UUID(int=2), node="n9", job_id=attempt.job_id))
-    assert store.unattributed() == [attempt]
+    assert unjudged.attempts(store) == [attempt]
 
 
 @pytest.mark.parametrize(
@@ -288,13 +390,13 @@ def test_a_start_told_late_reopens(
         job_id=77, submit_at=start - timedelta(hours=9), start_at=None, end_at=None, state="PENDING", nodes=()
     )
     store.upsert_attempts([waiting])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
     running = dataclasses.replace(waiting, start_at=start, nodes=("n7", node), state="RUNNING")
     store.upsert_attempts([running])
-    assert (store.unattributed() == [attempt]) == reopened
+    assert (unjudged.attempts(store) == [attempt]) == reopened
     judged()
     store.upsert_attempts([dataclasses.replace(running, priority=7)])
-    assert store.unattributed() == []
+    assert unjudged.attempts(store) == []
 
 
 def test_verdicts_keep_their_history(

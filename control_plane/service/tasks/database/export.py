@@ -1,7 +1,11 @@
-"""Ended months as Parquet, once a night, so that Postgres can let them go and figures still reach them."""
+"""Ended months as Parquet, once a night, so that Postgres can let them go and figures still reach them.
+
+Before a month may go, it is written again if events of it were stored since.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +13,7 @@ import sqlalchemy as sa
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.service import turns
-from probing_cluster.db import engines
+from probing_cluster.db import engines, partitions
 from probing_cluster.db import store as db_store
 
 SETTLED = timedelta(days=2)
@@ -17,7 +21,7 @@ SETTLED = timedelta(days=2)
 
 
 def run(service: context.Context) -> str:
-    """One night's export; the months written."""
+    """One night's export; the months written, and those written again."""
     where = service.config.attribution.history_directory
     if not where:
         return ""
@@ -33,17 +37,23 @@ def run(service: context.Context) -> str:
         before = service.clock.now() - SETTLED
         done = history.export(service.store, Path(where), before=before, since=oldest, at=service.clock)
         new = [month for month in done.months if month not in known]
-    return f"exported {', '.join(new)}" if new else ""
+        past = partitions.past_retention(
+            service.store.engine, service.config.database.retention_days, service.clock.now()
+        )
+        again = history.renew(service.store, Path(where), past, at=service.clock)
+    parts = [f"exported {', '.join(new)}"] if new else []
+    parts += [f"exported again, with late events: {', '.join(again)}"] if again else []
+    return "; ".join(parts)
 
 
-def exported_months(service: context.Context) -> list[str] | None:
-    """The months that may be dropped; None where no history is kept, so that age alone decides."""
+def complete(service: context.Context) -> Callable[[Sequence[str]], set[str]] | None:
+    """Chooses the months that may be dropped: the history has their every event. None where no history is kept: age alone decides."""
     where = service.config.attribution.history_directory
     if not where:
         return None
     from probing_cluster.attribution.history import history
 
-    return list(history.read_manifest(Path(where)).months)
+    return lambda months: set(months).difference(history.incomplete(service.store, Path(where), months))
 
 
 def _oldest(store: db_store.Store) -> datetime | None:

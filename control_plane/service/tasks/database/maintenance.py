@@ -13,7 +13,7 @@ def run(service: context.Context) -> str:
         service.store.connection_uri(),
         retention_days=service.config.database.retention_days,
         now=service.clock.now(),
-        exported=export.exported_months(service),
+        exported=export.complete(service),
     )
     parts = [
         f"{len(names)} partitions {verb}"
