@@ -213,6 +213,8 @@ _NO_CAUSE = frozenset({"unknown", "user_cancelled", "requeued_by_user"})
 
 def _cause_elsewhere(last: records.JobAttempt, siblings: Sequence[rows.Sibling]) -> str:
     """Slurm ends all components of a heterogeneous job when one fails: the sentence that names the one with a cause."""
+    if failed := _failed_component(last, siblings):
+        return failed
     mine = next((s for s in siblings if s.job_id == last.job_id), None)
     # The batch script runs in the first component: another one's exit code is that script's.
     weak = _NO_CAUSE | ({"user_error"} if last.het_offset else set())
@@ -224,6 +226,20 @@ def _cause_elsewhere(last: records.JobAttempt, siblings: Sequence[rows.Sibling])
         return ""
     words = ", ".join(f"{s.ref} ({s.cause})" for s in named[:3])
     return f"The cause is at another component: {words}; probing-report {named[0].ref} shows it."
+
+
+def _failed_component(last: records.JobAttempt, siblings: Sequence[rows.Sibling]) -> str:
+    """The sentence on the one component whose task failed by itself; the output of them all is component 0's file."""
+    failed = [s for s in siblings if s.task_failed]
+    own = {None, "user_error", "unknown"}
+    if len(failed) != 1 or not {s.cause for s in siblings} <= own:
+        return ""
+    if failed[0].job_id != last.job_id:
+        return f"The task that failed is of another component: {failed[0].ref}."
+    if not last.het_offset:
+        return ""
+    first = f"{last.het_job_id}+0"
+    return f"The task that failed is of this component; what it wrote is in the output of {first}: probing-report {first} shows it."
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:

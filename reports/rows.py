@@ -35,6 +35,9 @@ class Sibling:
     state: str = records.doc("state of its last attempt")
     n_attempts: int = records.doc("attempts that started")
     cause: str | None = records.doc("cause of its last verdict, when it has one", default=None)
+    task_failed: bool = records.doc(
+        "whether a task of this het component ended with an error code, by srun's line", default=False
+    )
 
     @property
     def ref(self) -> str:

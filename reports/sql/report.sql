@@ -114,20 +114,27 @@ with named as (
     where d.job_id is null
 ), family as (
     select distinct on (a.cluster, a.job_id)
-        a.job_id, a.array_job_id, a.array_task_id, a.het_job_id, a.het_offset, a.state, a.submit_at, a.cluster,
+        a.job_id, a.array_job_id, a.array_task_id, a.het_job_id, a.het_offset, a.state, a.submit_at, a.cluster, a.nodes,
         count(*) over (partition by a.cluster, a.job_id) as n_attempts
     -- Two questions, and arrays: as one with OR, or as a join, it reads every attempt there is.
     from (
-        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
+        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster, nodes from probing.job_attempt
         where cluster = (select cluster from picked) and array_job_id = any (array(select array_job_id from attempts)) and %(task)s::bigint is null
           and "user" = any (array(select "user" from attempts))
         union
-        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
+        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster, nodes from probing.job_attempt
         where cluster = (select cluster from picked) and het_job_id = any (array(select het_job_id from attempts)) and "user" = any (array(select "user" from attempts))
     ) a
     order by a.cluster, a.job_id, a.submit_at desc
+), exits as materialized (
+    -- the nodes whose tasks ended with an error code, by srun's lines in the output of a heterogeneous job
+    select distinct e.detail ->> 'host' as node from probing.health_event e
+    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from family where het_offset is not null) and e.source = 'joblog'
+      and e.kind = 'task_exit' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
 ), siblings as (
-    select f.*, v.cause from family f
+    select f.job_id, f.array_job_id, f.array_task_id, f.het_job_id, f.het_offset, f.state, f.n_attempts, v.cause,
+           f.het_offset is not null and f.nodes && array(select node from exits) as task_failed
+    from family f
     left join probing.verdict v
       on v.cluster = f.cluster and v.job_id = f.job_id and v.submit_at = f.submit_at and v.superseded_at is null
     order by f.state in ('COMPLETED', 'RUNNING'), f.array_task_id, f.het_offset

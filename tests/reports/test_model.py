@@ -418,6 +418,31 @@ def test_of_much_evidence_what_the_verdict_rests_on_is_shown(story: rows.ReportR
 
 
 @pytest.mark.parametrize(
+    ("offset", "failed", "cause", "words"),
+    [
+        (1, {1}, "user_error", "The task that failed is of this component; what it wrote is in the output of 35+0: probing-report 35+0 shows it."),
+        (0, {1}, "user_error", "The task that failed is of another component: 35+1."),
+        (0, {0}, "user_error", ""),
+        (1, {0, 1}, "user_error", "The cause is at another component: 35+0 (user_error); probing-report 35+0 shows it."),
+        (1, {1}, "gpu_lost", "The cause is at another component: 35+0 (gpu_lost); probing-report 35+0 shows it."),
+    ],
+)  # fmt: skip
+def test_the_component_whose_task_failed_is_named(
+    story: rows.ReportRows, offset: int, failed: set[int], cause: str, words: str
+) -> None:
+    """All components write to the first one's file, so its log shows the others' errors; a fault of a part comes first."""
+    _, attempt = story.attempts
+    part = dataclasses.replace(attempt, job_id=35 + offset, state="FAILED", het_job_id=35, het_offset=offset)
+    siblings = tuple(
+        rows.Sibling(job_id=35 + n, het_job_id=35, het_offset=n, state="FAILED", n_attempts=1,
+                     cause="user_error" if n else cause, task_failed=n in failed)
+        for n in range(2)
+    )  # fmt: skip
+    found = dataclasses.replace(story, attempts=(part,), siblings=siblings, verdicts=())
+    assert model.build(job_ref.parse(f"35+{offset}"), found, now=NOW).cause_elsewhere == words
+
+
+@pytest.mark.parametrize(
     ("mine", "others", "words"),
     [
         ("user_cancelled", "gpu_lost", "The cause is at another component: 35+0 (gpu_lost); probing-report 35+0 shows it."),
