@@ -17,6 +17,9 @@ _EMPTY_LOG = (
     "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
     "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
 )
+_AWAITED_LOG = (
+    "Ask again in a minute: its output was not read yet, and what it holds may change this verdict."
+)
 _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
@@ -43,6 +46,8 @@ def what_now(
     """
     steps = _steps(views)[:_MOST_STEPS]
     last = views[-1]
+    if last.log_awaited:
+        steps.insert(0, _AWAITED_LOG)
     if last.doubt:
         return (*steps, _PART_FAILED)
     if not any(v.ended_unfinished for v in views):
