@@ -283,6 +283,20 @@ def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.Re
     assert taxonomy.cause("user_error").next_step.startswith(advice._LOOK_AT_OUTPUT)
 
 
+@pytest.mark.parametrize(("code", "signal", "hung_up"), [(1, 0, True), (3, 0, False), (0, 9, False)])
+def test_an_empty_log_and_code_1_may_be_a_hang_up(
+    story: rows.ReportRows, code: int, signal: int, hung_up: bool
+) -> None:
+    """A script that SIGHUP ends returns 129, of which Slurm keeps 1 for the job; only the batch step has the signal."""
+    _, first = story.attempts
+    first = dataclasses.replace(first, exit_code=code, exit_signal=signal)
+    (verdict,) = story.verdicts
+    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o")  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    assert ("SIGHUP" in build(found).advice[0]) is hung_up
+
+
 def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.ReportRows) -> None:
     """Slurm's 0:53: there is no output to look at, but a file that could not be opened and why."""
     _, first = story.attempts
