@@ -20,8 +20,8 @@ EPISODE_DAYS = 2.0
 """Failures of a node within this of an episode's first are the same episode."""
 LEVELS = np.array([0.95, 0.75])
 """Lowest weights of "certain" and "likely" verdicts; below is "possible"."""
-LEVEL_PRIOR = np.array([5.0, 3.5, 1.5])
-"""Prior counts of verdicts by level."""
+LEVEL_PRIOR = np.array([0.5, 0.35, 0.15])
+"""Prior counts of verdicts by level: one verdict together, since a site whose failures only Slurm reports has no "certain" ones."""
 OWN_PART = 0.7
 """Share of a lemon's failures that show its own bad part; the others look like an ordinary node's.
 
@@ -50,6 +50,8 @@ class Failures:
     """The failed part, e.g. (component, slot), as a number with one meaning on every node; -1 unknown."""
     cause: Ints
     """The verdict's cause as a number; -1 unknown."""
+    lasted_days: Floats | None = None
+    """Of merged episodes: days from the first failure to the last; None before merging."""
 
     @classmethod
     def none(cls) -> Failures:
@@ -76,6 +78,7 @@ def merged(failures: Failures) -> Failures:
     weight = rows.weight.copy()
     part = rows.part.copy()
     cause = rows.cause.copy()
+    lasted = np.zeros(order.size)
     for i in range(order.size):
         first = kept[-1] if kept else -1
         if (
@@ -84,14 +87,21 @@ def merged(failures: Failures) -> Failures:
             or rows.age_days[first] - rows.age_days[i] > EPISODE_DAYS
         ):
             kept.append(i)
-        elif rows.weight[i] > weight[first]:
+            continue
+        lasted[first] = rows.age_days[first] - rows.age_days[i]
+        if rows.weight[i] > weight[first]:
             weight[first] = rows.weight[i]
             part[first], cause[first] = (
                 (rows.part[i], rows.cause[i]) if rows.part[i] >= 0 else (part[first], cause[first])
             )
     at = np.array(kept, np.int64)
     return Failures(
-        node=rows.node[at], age_days=rows.age_days[at], weight=weight[at], part=part[at], cause=cause[at]
+        node=rows.node[at],
+        age_days=rows.age_days[at],
+        weight=weight[at],
+        part=part[at],
+        cause=cause[at],
+        lasted_days=lasted[at],
     )
 
 

@@ -62,11 +62,31 @@ class Exposure:
 
     def after(self, exposure: Floats) -> Floats:
         """(nodes, onsets): use since each possible onset."""
+        return self._youngest(exposure, np.arange(exposure.size)[:, None], ONSETS_DAYS[None, :])
+
+    def merging(self, exposure: Floats, named: Failures, ages_days: Floats, weight: Floats) -> Floats:
+        """(nodes, ages): use younger than each age between the first and the last failure of an episode of the node.
+
+        `weight`: per episode.
+        """
+        node, first = named.node[:, None], named.age_days[:, None]
+        oldest = np.minimum(first, ages_days[None, :])
+        lasted = np.zeros(first.size) if named.lasted_days is None else named.lasted_days
+        newest = np.minimum(first - lasted[:, None], oldest)
+        used = self._youngest(exposure, node, oldest) - self._youngest(exposure, node, newest)
+        merging = np.zeros((exposure.size, ages_days.size))
+        np.add.at(merging, named.node, used * weight[:, None])
+        return merging
+
+    def _youngest(self, exposure: Floats, node: Ints, age_days: Floats) -> Floats:
+        """Use of `node` in the last `age_days` of the window."""
         if self.daily_days is None:
-            return exposure[:, None] * np.minimum(ONSETS_DAYS / self.span_days, 1.0)[None, :]
-        daily = np.cumsum(self.daily_days, axis=1)
-        last = np.clip(ONSETS_DAYS.astype(np.int64), 1, daily.shape[1]) - 1
-        answer: Floats = daily[:, last].astype(np.float64)
+            return exposure[node] * np.clip(age_days / self.span_days, 0.0, 1.0)
+        n_days = self.daily_days.shape[1]
+        age = np.clip(age_days, 0.0, n_days)
+        whole = np.minimum(age.astype(np.int64), n_days - 1)
+        until = np.cumsum(self.daily_days, axis=1) - self.daily_days
+        answer: Floats = until[node, whole] + (age - whole) * self.daily_days[node, whole]
         return answer
 
 
@@ -83,10 +103,23 @@ class NodeRows:
     """Per node: its row in the following arrays, shared or its own."""
     own_row: Ints
     """Per node: its own row; -1 if it shares one."""
+    example: Ints
+    """(rows): the node of the row, or one of those that share it."""
     row_exposure: Floats
     """(rows): exposure."""
     after: Floats
     """(rows, onsets): exposure since each possible onset."""
+    countable: Floats
+    """Per node: exposure without the time between the first and the last failure of its episodes.
+
+    Failures within it begin no episode, so it does not show that nothing failed: else a node that fails every day would
+    count as one that fails every other day. Of an episode in a crowd only its share is left out: the others' cause explains
+    its repetitions.
+    """
+    row_countable: Floats
+    """(rows): the same."""
+    countable_after: Floats
+    """(rows, onsets): the same since each possible onset."""
     count: Floats
     """(rows): episodes."""
     count_after: Floats
@@ -110,13 +143,20 @@ class NodeRows:
         example, at, row = _rows(exposure, own)
         bins = _bins(named.age_days)
         surplus, beside = episodes.crowding(named, used.span_days, place)
+        merging = used.merging(exposure, named, np.append(ONSETS_DAYS, np.inf), 1.0 / surplus)
+        countable = np.maximum(exposure - merging[:, -1], 0.0)
+        after = used.after(exposure)
         return cls(
             exposure=exposure,
             episodes=count,
             shared_row=at,
             own_row=row,
+            example=example,
             row_exposure=exposure[example],
-            after=used.after(exposure)[example],
+            after=after[example],
+            countable=countable,
+            row_countable=countable[example],
+            countable_after=np.maximum(after - merging[:, :-1], 0.0)[example],
             count=np.where(own[example], count[example], 0.0),
             count_after=_since(row[named.node], bins, np.ones(bins.size), example.size),
             log_parts=_log_parts(named, bins, row, example.size),
@@ -152,15 +192,25 @@ class LemonRate:
     """Hardware failures without a named node, of gangs up to `gangs.LARGEST`."""
     mix: Floats
     """Shares of the levels among rightly named hardware failures."""
+    beside: Floats
+    """Per node: the rate with at most one episode of its own in it, as a share of the fleet's.
+
+    A node that has many of a small fleet's failures would otherwise be compared with itself.
+    """
 
     @classmethod
     def of(cls, facts: NodeRows, named: Failures, gangs: Gangs, ordinary: Floats) -> LemonRate:
         """`ordinary`: each node's probability of being ordinary."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
-        exposure = float((ordinary * facts.exposure).sum()) + PRIOR_DAYS
+        exposure = float((ordinary * facts.countable).sum()) + PRIOR_DAYS
         mix = episodes.hardware_mix(named)
-        total = max((weight.sum() + PRIOR_DAYS * USUAL_RATE_PER_DAY) / exposure, MIN_RATE_PER_DAY)
+        failures = weight.sum() + PRIOR_DAYS * USUAL_RATE_PER_DAY
+        total = max(failures / exposure, MIN_RATE_PER_DAY)
+        own = ordinary - np.minimum(ordinary, 1.0 / np.maximum(facts.episodes, 1.0))
+        others = np.maximum(
+            (failures - own * facts.episodes) / (exposure - own * facts.countable), MIN_RATE_PER_DAY
+        )
         counts = np.bincount(level, weights=weight, minlength=mix.size) + mix
         right = float((weight * named.weight).sum() / weight.sum()) if weight.sum() > 0 else 1.0
         hardware = max(total * right, MIN_RATE_PER_DAY)
@@ -170,6 +220,7 @@ class LemonRate:
             hardware=hardware,
             unnamed=hardware * frac / (1.0 - frac) * gangs.included_frac,
             mix=mix,
+            beside=others / total,
         )
 
 
@@ -220,30 +271,33 @@ def log_odds(
 ) -> tuple[Floats, Floats, Floats]:
     """Per node: log likelihood ratio of lemon to ordinary; and if it is a lemon, its mean factor and days since onset."""
     level = episodes.level(named.weight)
-    ordinary = rate.levels[level] * facts.surplus + facts.beside
-    per_extra = rate.hardware * rate.mix[level] / ordinary
+    of_node, of_row = rate.beside[named.node], rate.beside[facts.example]
+    ordinary = of_node * rate.levels[level] * facts.surplus + facts.beside
+    per_extra = of_node * rate.hardware * rate.mix[level] / ordinary
     pairs = np.flatnonzero(facts.own_row[gangs.node] >= 0)
     at = facts.own_row[gangs.node[pairs]] * ONSETS_DAYS.size + facts.gang_onset_bin[pairs]
     named_at = facts.own_row[named.node] * ONSETS_DAYS.size + facts.onset_bin
     per_gang = rate.unnamed / (gangs.rate_beside(mean, noise)[pairs] + rate.unnamed)
-    rows, usual = facts.after.shape[0], float(rate.levels.sum())
+    rows, usual = facts.after.shape[0], float(rate.levels.sum()) * of_row[:, None]
     rest = _log_ordinary(
-        facts.count[:, None] - facts.count_after, usual * (facts.row_exposure[:, None] - facts.after)
+        facts.count[:, None] - facts.count_after,
+        usual * (facts.row_countable[:, None] - facts.countable_after),
     )
-    rest += facts.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * facts.after
+    rest += facts.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * facts.countable_after
     bad = np.empty((_EXTRA.size, rows, ONSETS_DAYS.size))
     both, spots = np.concatenate([named_at, at]), rows * ONSETS_DAYS.size
     each = np.log1p(_EXTRA[:, None] * np.concatenate([per_extra, per_gang])[None, :])
     for column in range(_EXTRA.size):
         bad[column] = np.bincount(both, each[column], minlength=spots).reshape(rows, ONSETS_DAYS.size)
     np.cumsum(bad, axis=2, out=bad)
-    bad -= (_EXTRA * (rate.hardware + rate.unnamed))[:, None, None] * facts.after[None]
+    expected = of_row[:, None] * (rate.hardware * facts.countable_after + rate.unnamed * facts.after)
+    bad -= _EXTRA[:, None, None] * expected[None]
     log_p = bad + rest[None]
     top = log_p.max(axis=(0, 2))
     weight = np.exp(log_p - top[None, :, None])
     by_factor = weight.sum(axis=2)
     total = by_factor.sum(axis=0)
-    healthy = _log_ordinary(facts.count[:, None], usual * facts.row_exposure[:, None])[:, 0]
+    healthy = _log_ordinary(facts.count[:, None], usual * facts.row_countable[:, None])[:, 0]
     mended = np.zeros(rows)
     for end in MENDED_AT:
         # Bad from an earlier onset until then: later failures are an ordinary node's.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -204,10 +204,16 @@ def _window(
         gang_ages_days=ages,
         failures=failures,
         daily_exposure_days=daily,
-        span_days=(facts.until - facts.since) / timedelta(days=1),
+        span_days=_span_days(daily),
         auxiliary=trends.log_ratio(counts, recent_days) + again,
         place=_places(facts.places, nodes),
     )
+
+
+def _span_days(daily: Floats) -> float:
+    """Days of the window from the first use on record: a history may be shorter than `lemon.history_days`."""
+    used = np.flatnonzero(daily.sum(axis=0) > 0)
+    return float(used[-1] + 1) if used.size else 1.0
 
 
 def _places(known: Mapping[str, str], nodes: Sequence[LemonNode]) -> model.Ints | None:

@@ -17,6 +17,11 @@ _EMPTY_LOG = (
     "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
     "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
 )
+_HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the batch step in `sacct` then shows 0:1."
+"""The signal stands at the batch step only, which we do not read."""
+_AWAITED_LOG = (
+    "Ask again in a minute: its output was not read yet, and what it holds may change this verdict."
+)
 _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
@@ -43,6 +48,8 @@ def what_now(
     """
     steps = _steps(views)[:_MOST_STEPS]
     last = views[-1]
+    if last.log_awaited:
+        steps.insert(0, _AWAITED_LOG)
     if last.doubt:
         return (*steps, _PART_FAILED)
     if not any(v.ended_unfinished for v in views):
@@ -71,7 +78,8 @@ def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
     step = verdict.next_step.strip()
     points_to_it = verdict.cause == "user_error" and step.startswith(_LOOK_AT_OUTPUT)
     if points_to_it and view.has_empty_log:
-        step = _EMPTY_LOG
+        hung_up = view.attempt.exit_code == 1 and not view.attempt.exit_signal
+        step = f"{_EMPTY_LOG}{_HUNG_UP if hung_up else ''}"
     elif points_to_it and view.unread_files:
         step = _UNREAD_LOG.format(files=view.unread_files)
     elif points_to_it and not verdict.evidence and view.partly_read_files:

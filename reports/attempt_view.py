@@ -54,6 +54,10 @@ class AttemptView:
         "stalls of its ranks while it ran, oldest first", default=()
     )
     logs: tuple[rows.JobLog, ...] = records.doc("its output files, as its nodes read them", default=())
+    log_awaited: bool = records.doc(
+        "whether it ended unfinished so lately that its node's agent has not reported its output files yet",
+        default=False,
+    )
     actions: tuple[records.Drain, ...] = records.doc("actions taken because of it, oldest first", default=())
     lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
     nodes_without_faults: tuple[str, ...] = records.doc(

@@ -71,6 +71,7 @@ def _attempt(view: attempt_view.AttemptView) -> dict[str, Any]:
         "pace": [_event(e) | {"detail": dict(e.detail)} for e in view.pace],
         "gangs": [records.json_fields(g, *_GANG_FIELDS) for g in view.gangs],
         "logs": [_log(log) for log in view.logs],
+        "log_awaited": view.log_awaited,
         "actions": [records.json_fields(d, *_ACTION_FIELDS) for d in view.actions],
     }
 

@@ -15,6 +15,8 @@ ETTR_FROM_S = 600.0
 
 _OF_EARLIER_STARTS = frozenset({"slurm_requeued", "slurm_preempted"})
 """Messages about the end of an earlier start; slurmstepd writes them into the output that the next start appends to."""
+_LOG_READ_WITHIN = timedelta(minutes=5)
+"""After this an agent that has not reported a job's output files reports none: it is down, or reads no logs."""
 _PROLOG_EARLY = timedelta(seconds=2)
 
 
@@ -153,7 +155,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
     is_reused = bool(found.other_submits)
     if not cost.covers(found.account, attempts, found.run_jobs, is_reused=is_reused):
         found = dataclasses.replace(found, account=None)
-    views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
+    views = tuple(_view(a, found, attempts[i + 1 :], now) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
     last, n_unfinished = attempts[-1], sum(v.ended_unfinished for v in views)
     if found.account is not None:
@@ -213,6 +215,8 @@ _NO_CAUSE = frozenset({"unknown", "user_cancelled", "requeued_by_user"})
 
 def _cause_elsewhere(last: records.JobAttempt, siblings: Sequence[rows.Sibling]) -> str:
     """Slurm ends all components of a heterogeneous job when one fails: the sentence that names the one with a cause."""
+    if failed := _failed_component(last, siblings):
+        return failed
     mine = next((s for s in siblings if s.job_id == last.job_id), None)
     # The batch script runs in the first component: another one's exit code is that script's.
     weak = _NO_CAUSE | ({"user_error"} if last.het_offset else set())
@@ -224,6 +228,20 @@ def _cause_elsewhere(last: records.JobAttempt, siblings: Sequence[rows.Sibling])
         return ""
     words = ", ".join(f"{s.ref} ({s.cause})" for s in named[:3])
     return f"The cause is at another component: {words}; probing-report {named[0].ref} shows it."
+
+
+def _failed_component(last: records.JobAttempt, siblings: Sequence[rows.Sibling]) -> str:
+    """The sentence on the one component whose task failed by itself; the output of them all is component 0's file."""
+    failed = [s for s in siblings if s.task_failed]
+    own = {None, "user_error", "unknown"}
+    if len(failed) != 1 or not {s.cause for s in siblings} <= own:
+        return ""
+    if failed[0].job_id != last.job_id:
+        return f"The task that failed is of another component: {failed[0].ref}."
+    if not last.het_offset:
+        return ""
+    first = f"{last.het_job_id}+0"
+    return f"The task that failed is of this component; what it wrote is in the output of {first}: probing-report {first} shows it."
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
@@ -246,7 +264,7 @@ def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
 
 
 def _view(
-    attempt: records.JobAttempt, found: rows.ReportRows, later: Sequence[records.JobAttempt]
+    attempt: records.JobAttempt, found: rows.ReportRows, later: Sequence[records.JobAttempt], now: datetime
 ) -> attempt_view.AttemptView:
     verdict = next((v for v in found.verdicts if v.submit_at == attempt.submit_at), None)
     wanted = set(verdict.evidence) if verdict else set()
@@ -256,6 +274,7 @@ def _view(
     nodes_with_events = {e.node for e in (*evidence, *others)}
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
+    logs = tuple(_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))
     return attempt_view.AttemptView(
         attempt=attempt,
         verdict=verdict,
@@ -265,7 +284,13 @@ def _view(
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
-        logs=tuple(_of_component(log, attempt) for log in found.logs if _is_of(log, attempt, until)),
+        logs=logs,
+        log_awaited=not logs
+        and not attempt.het_offset
+        and attempt.state in attempt_view.FAILED_STATES
+        and attempt.end_at is not None
+        and now - attempt.end_at < _LOG_READ_WITHIN
+        and any(_is_of(at, attempt, until) for at in found.unread),
         actions=node_state.worth_a_line(
             sorted(
                 (
@@ -333,8 +358,8 @@ def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
     )
 
 
-def _is_of(log: rows.JobLog, attempt: records.JobAttempt, until: datetime | None) -> bool:
-    """Whether a log's Prolog ran for this attempt; a Prolog may begin seconds before the start that Slurm records."""
-    if attempt.start_at is None or log.at < attempt.start_at - _PROLOG_EARLY:
+def _is_of(prolog_at: datetime, attempt: records.JobAttempt, until: datetime | None) -> bool:
+    """Whether a Prolog ran for this attempt; it may begin seconds before the start that Slurm records."""
+    if attempt.start_at is None or prolog_at < attempt.start_at - _PROLOG_EARLY:
         return False
-    return until is None or log.at < until - _PROLOG_EARLY
+    return until is None or prolog_at < until - _PROLOG_EARLY

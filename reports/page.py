@@ -37,7 +37,7 @@ def environment() -> jinja2.Environment:
         message=lambda event: phrase.message(event, 2000),
         clean=sanitize.clean,
         hosts=hostlist.compress,
-        sure=text.sure_words,
+        sure_so_far=text.sure_so_far,
     )
     return made
 

@@ -35,6 +35,9 @@ class Sibling:
     state: str = records.doc("state of its last attempt")
     n_attempts: int = records.doc("attempts that started")
     cause: str | None = records.doc("cause of its last verdict, when it has one", default=None)
+    task_failed: bool = records.doc(
+        "whether a task of this het component ended with an error code, by srun's line", default=False
+    )
 
     @property
     def ref(self) -> str:
@@ -132,6 +135,9 @@ class ReportRows:
         "the last instant in imported accounting; null if a service reads accounting", default=None
     )
     logs: tuple[JobLog, ...] = records.doc("its output files, oldest attempt first", default=())
+    unread: tuple[datetime, ...] = records.doc(
+        "the Prologs of starts of whose output files the first node's agent has not reported yet", default=()
+    )
     run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
     siblings: tuple[Sibling, ...] = records.doc(
         "array tasks or het components, failed first, at most 1000", default=()
@@ -237,6 +243,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         listening_since=datetime.fromisoformat(since) if since else None,
         exported_until=datetime.fromisoformat(exported) if exported else None,
         logs=tuple(_logs(document.get("logs") or ())),
+        unread=tuple(datetime.fromisoformat(u["at"]) for u in document.get("unread") or ()),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
         never_started=many("never_started", NeverStartedTasks),

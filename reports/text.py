@@ -156,7 +156,7 @@ def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Br
     if verdict is None:
         yield from _unjudged(view, width, days, brush)
         return
-    title = _sides(f"Why attempt {attempt.attempt} {view.how_it_ended}", sure_words(verdict), width)
+    title = _sides(f"Why attempt {attempt.attempt} {view.how_it_ended}", sure_so_far(view), width)
     yield from map(brush.bold, title)
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
     if verdict.place:
@@ -276,6 +276,13 @@ def _logs(view: attempt_view.AttemptView, width: int, brush: paint.Brush) -> Ite
             yield from _wrap(sanitize.clean(line, _MOST_OF_A_LINE), max(width, 26), "    | ", "    |   ")
     if len(view.logs) > _MOST_LOGS:
         yield f"  and {len(view.logs) - _MOST_LOGS} more (--json lists all)"
+
+
+def sure_so_far(view: attempt_view.AttemptView) -> str:
+    """`user program, likely so far` until its log is read; empty without a verdict."""
+    if view.verdict is None:
+        return ""
+    return f"{sure_words(view.verdict)}{' so far' if view.log_awaited else ''}"
 
 
 def sure_words(verdict: records.Verdict) -> str:

@@ -92,11 +92,14 @@ def _answered(
         rows = _rows(service, ref)
     except errors.NotFound:
         try:
-            _require_not_waiting(service, known, caller, ref)
+            queued = _queued(service, known, caller, ref)
         except commands.SlurmAway as exc:
             _require_started(service, known, caller, ref)
             raise waiting.unknown_job(ref) from exc
-        _require_started(service, known, caller, ref)
+        if queued is None or not queued.waits:
+            _require_started(service, known, caller, ref)
+        if queued is not None:
+            raise errors.NotFound(queued.words) from None
         raise
     if not known.may_read(caller, rows["attempts"]):
         raise errors.NotPermitted(f"job {ref} is another user's")
@@ -117,13 +120,14 @@ def _database(service: context.Context) -> Iterator[query.Connection]:
         yield raw
 
 
-def _require_not_waiting(
+def _queued(
     service: context.Context, known: callers.Callers, caller: callers.Caller, ref: job_ref.JobRef
-) -> None:
-    """Raises NotFound with Slurm's reason for a job of the caller's that has not started yet, SlurmAway where Slurm does not say."""
+) -> waiting.QueuedJob | None:
+    """What the controller has of a job that the caller may read; None for others. Raises SlurmAway where Slurm does not say."""
     found = waiting.of(service, ref)
-    if found is not None and known.may_read(caller, [{"user": found.user, "account": found.account}]):
-        raise errors.NotFound(found.words)
+    if found is None or not known.may_read(caller, [{"user": found.user, "account": found.account}]):
+        return None
+    return found
 
 
 def _require_started(

@@ -1,4 +1,4 @@
-"""What a job waits for that has not started, in words for its owner: Slurm's reason, and what we did about it."""
+"""A job without a start in the accounting read so far, in words for its owner: what it waits for, or that it runs or has ended."""
 
 from __future__ import annotations
 
@@ -15,35 +15,52 @@ _NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
 _MOST_NODES = 3
 _NONE = "(null)"
 """What squeue prints for a job without a dependency."""
+_PENDING = "PENDING"
 DEADLINE_S = 4.0
 """For Slurm's answer; a user's command waits 15 s for ours (`reports.asking.door`)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WaitingJob:
-    """A job that is in Slurm's queue; `words` is for its owner."""
+class QueuedJob:
+    """A job that the controller has; `words` is for its owner."""
 
+    waits: bool
+    """False once it has started or ended."""
     words: str
     user: str
     account: str
 
 
-def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
-    """What the job waits for; None where no such job waits. Raises SlurmAway where Slurm does not answer in time."""
+def of(service: context.Context, ref: job_ref.JobRef) -> QueuedJob | None:
+    """What the controller has of the job; None where it knows no such job. Raises SlurmAway where Slurm does not answer in time."""
     squeue = commands.within(service.run_slurm, DEADLINE_S)
     try:
-        output = squeue("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%E|%r")
+        output = squeue("squeue", "-h", "-t", "all", "-j", str(ref), "-o", "%T|%u|%a|%E|%r")
     except commands.SlurmAway:
         raise
     except errors.SlurmUnavailable:  # it knows no such job
         return None
-    line = output.decode("utf-8", "replace").split("\n")[0]
-    user, account, depends_on, reason = [*line.split("|", 3), "", "", ""][:4]
-    if not reason:
+    lines = output.decode("utf-8", "replace").splitlines()
+    rows = [line.split("|", 4) for line in lines if line.count("|") > 3]
+    if not rows:
         return None
+    state, user, account, depends_on, reason = next((row for row in rows if row[0] == _PENDING), rows[0])
+    waits = state == _PENDING
     depends_on = "" if depends_on == _NONE or "Dependency" not in reason else depends_on
-    words = _words(ref, reason, depends_on)
-    return WaitingJob(words=f"{words}{_kept_out(service, reason)}", user=user, account=account)
+    words = (
+        f"{_words(ref, reason, depends_on)}{_kept_out(service, reason)}"
+        if waits
+        else _not_read(service, ref, state)
+    )
+    return QueuedJob(waits=waits, words=words, user=user, account=account)
+
+
+def _not_read(service: context.Context, ref: job_ref.JobRef, state: str) -> str:
+    poll_s = service.config.service.accounting_poll_s
+    return (
+        f"job {ref} is {sanitize.clean(state, 40)} by Slurm, and the accounting read so far has no start of it: "
+        f"it is read every {poll_s:g} s; ask again then"
+    )
 
 
 def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:

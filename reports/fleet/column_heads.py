@@ -26,6 +26,7 @@ _HEADS = {
     "n_failures": "failures",
     "n_incidents": "faults that ended them",
     "other": "with",
+    "above_gpus": "in jobs of more GPUs than",
     "excl_jobid_count": "jobs that exclude it",
     "xid_cnt": "distinct Xids",
     "tickets": "tickets",

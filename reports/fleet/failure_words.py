@@ -17,11 +17,8 @@ def rates(figure: Figure) -> list[str]:
     """Failures (incidents) by component, and how many attempts they ended if it is more."""
     parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
     if not parts:
-        if n := figure.get("n_attempts_without_gpus"):
-            which = f"{vocabulary.plural(n, 'attempt')} without GPUs, or whose GPUs are not recorded"
-            return [
-                f"Infrastructure ended {which}; they are in no rate, and no failure of others was attributed to it."
-            ]
+        if without := _without_gpus(figure):
+            return [*without, "No failure of others was attributed to it."]
         return ["No failure was attributed to infrastructure."]
     listed = []
     for part in parts[:4]:
@@ -35,7 +32,15 @@ def rates(figure: Figure) -> list[str]:
     if n_ended > n_faults:
         ended = vocabulary.plural(n_ended, "attempt")
         made.append(f"They ended {ended}: a fault counts once, however many it ends.")
-    return made
+    return [*made, *_without_gpus(figure)]
+
+
+def _without_gpus(figure: Figure) -> list[str]:
+    n = figure.get("n_attempts_without_gpus")
+    if not n:
+        return []
+    which = f"{vocabulary.plural(n, 'attempt')} without GPUs, or whose GPUs are not recorded"
+    return [f"Infrastructure ended {which}: {'it is' if n == 1 else 'they are'} not counted here."]
 
 
 def over_time(figure: Figure) -> list[str]:
@@ -67,7 +72,7 @@ def _began(figure: Figure) -> list[str]:
 
 def large(figure: Figure) -> list[str]:
     """r_f: how often a node fails in large jobs."""
-    size = f"jobs of {amounts.gpus(figure['min_gpus'])} or more"
+    size = f"jobs of more than {amounts.gpus(figure['above_gpus'])}"
     if not figure["n_attempts"]:
         return [f"No {size} are on record; their failure rate is not known."]
     if not figure["n_failures"]:
@@ -109,16 +114,15 @@ def mttf(figure: Figure) -> list[str]:
 def goodput(figure: Figure) -> list[str]:
     """GPU hours that infrastructure cost, of first and second order."""
     lost, more = figure["first_gpu_h"], figure["second_gpu_h"]
-    n_ended = sum(s["n_first"] for s in figure.get("sizes", ()))
-    if not lost and not more and n_ended:
-        return [
-            f"GPU hours lost are not known: {vocabulary.plural(n_ended, 'attempt')} that infrastructure ended held no GPUs, or their GPUs are not recorded."
-        ]
+    without = _without_gpus(figure)
+    if not lost and not more and without:
+        return ["No GPU hours are known to be lost to infrastructure.", *without]
     if not lost and not more:
         return [
             "No GPU hours were lost to infrastructure; jobs that failed by themselves are not counted here."
         ]
     also = f", and {amounts.amount(more)} by jobs preempted for their return" if more else ""
     return [
-        f"Jobs that infrastructure ended lost {amounts.amount(lost)} GPU hours{also} (of each at most its last 30 minutes, and the time it hung)."
+        f"Jobs that infrastructure ended lost {amounts.amount(lost)} GPU hours{also} (of each at most its last 30 minutes, and the time it hung).",
+        *without,
     ]

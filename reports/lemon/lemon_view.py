@@ -126,7 +126,8 @@ def ranked(night: nightly.Night) -> tuple[RankedNode, ...]:
     if night.new or night.still:
         return ()
     others = [s for s in night.scores if not s.signals.get("status")]
-    others.sort(key=lambda s: (-s.score, -_n_failures(s), s.node))
+    # By the chance as it is printed: of two nodes "under 1 %" the one with more failures is more telling.
+    others.sort(key=lambda s: (-round(s.score, 2), -_n_failures(s), s.node))
     return tuple(
         RankedNode(node=s.node, chance=chance(s.score), why_not=why_not(s, night.window_days))
         for s in others[:SHOWN_RANKED]
@@ -186,7 +187,11 @@ def why_not(score: records.LemonScore, window_days: int) -> str:
         return "one failure, which is no pattern"
     if score.score >= _NEARLY:
         return f"{n} failures, but no third sign, or too close together: no proof"
-    return f"{n} failures, which its load explains"
+    return f"{_failures(score)}, which its load explains"
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _n_failures(score: records.LemonScore) -> int:
@@ -249,10 +254,11 @@ def _card(
         chance=chance(score.score),
         since=datetime.fromisoformat(signals["since"]) if signals.get("since") else None,
         summary=score.reasons[0] if score.reasons else "",
-        reasons=score.reasons,
+        reasons=score.reasons or (_sentence(why_not(score, window_days)),),
         cost=_cost([score], window_days),
         failures=tuple(failures),
-        n_more=max(0, score.multi_node_node_fails + score.single_node_node_fails - len(failures)),
+        # Of a node that was no suspect the failures are not stored with its score.
+        n_more=max(0, _n_failures(score) - len(failures)) if failures else 0,
         drained=drained,
         commands=_commands(score, drain is not None),
     )

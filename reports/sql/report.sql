@@ -7,6 +7,7 @@
 --                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
 --                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
+--                          unread (at: Prologs of starts of whose output files the agent of the first node has not reported yet),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
 with named as (
@@ -114,20 +115,27 @@ with named as (
     where d.job_id is null
 ), family as (
     select distinct on (a.cluster, a.job_id)
-        a.job_id, a.array_job_id, a.array_task_id, a.het_job_id, a.het_offset, a.state, a.submit_at, a.cluster,
+        a.job_id, a.array_job_id, a.array_task_id, a.het_job_id, a.het_offset, a.state, a.submit_at, a.cluster, a.nodes,
         count(*) over (partition by a.cluster, a.job_id) as n_attempts
     -- Two questions, and arrays: as one with OR, or as a join, it reads every attempt there is.
     from (
-        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
+        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster, nodes from probing.job_attempt
         where cluster = (select cluster from picked) and array_job_id = any (array(select array_job_id from attempts)) and %(task)s::bigint is null
           and "user" = any (array(select "user" from attempts))
         union
-        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
+        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster, nodes from probing.job_attempt
         where cluster = (select cluster from picked) and het_job_id = any (array(select het_job_id from attempts)) and "user" = any (array(select "user" from attempts))
     ) a
     order by a.cluster, a.job_id, a.submit_at desc
+), exits as materialized (
+    -- the nodes whose tasks ended with an error code, by srun's lines in the output of a heterogeneous job
+    select distinct e.detail ->> 'host' as node from probing.health_event e
+    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from family where het_offset is not null) and e.source = 'joblog'
+      and e.kind = 'task_exit' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
 ), siblings as (
-    select f.*, v.cause from family f
+    select f.job_id, f.array_job_id, f.array_task_id, f.het_job_id, f.het_offset, f.state, f.n_attempts, v.cause,
+           f.het_offset is not null and f.nodes && array(select node from exits) as task_failed
+    from family f
     left join probing.verdict v
       on v.cluster = f.cluster and v.job_id = f.job_id and v.submit_at = f.submit_at and v.superseded_at is null
     order by f.state in ('COMPLETED', 'RUNNING'), f.array_task_id, f.het_offset
@@ -165,6 +173,11 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
              from (select a.* from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
                    where jsonb_typeof(a.detail -> 'logs') = 'array'
                      and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute' order by a.at desc limit 200) l),
+    'unread', (select jsonb_agg(jsonb_build_object('at', u.at) order by u.at)
+               from (select a.at from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
+                     where not a.detail ? 'logs' and a.node in (select nodes[1] from attempts)
+                       and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute'
+                     order by a.at desc limit 50) u),
     'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
     'never_started', (select jsonb_agg(jsonb_build_object('job', n.job, 'state', n.state, 'cancelled_by', n.by) order by n.job) from (
                    select distinct on (e.detail ->> 'job') e.detail ->> 'job' as job, e.detail ->> 'state' as state, e.detail ->> 'cancelled_by' as by

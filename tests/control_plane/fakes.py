@@ -192,7 +192,7 @@ class Sacct:
         self.users = "eve|Operator\nalice|None\n"
         self.accounts = "lab|carol\n"
         self.waiting: str | None = None
-        """What squeue says of a job, without its dependency; None where it knows none."""
+        """What squeue says of a job and its tasks, without their dependency; None where it knows none."""
         self.dependency = "(null)"
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
@@ -202,8 +202,8 @@ class Sacct:
         if program == "squeue":
             if self.waiting is None:
                 raise errors.SlurmUnavailable("slurm_load_jobs error: Invalid job id specified")
-            user, account, reason = [*self.waiting.split("|", 2), "", ""][:3]
-            return f"{user}|{account}|{self.dependency}|{reason}".encode()
+            rows = (line.rpartition("|") for line in self.waiting.splitlines())
+            return "".join(f"{before}|{self.dependency}|{reason}\n" for before, _, reason in rows).encode()
         if program == "scontrol":
             return b"AccountingStorageTRES = cpu,gres/gpu\n"
         if program == "sacctmgr":

@@ -185,7 +185,7 @@ def test_slips_are_named(store: store_module.Store, tmp_path: Path) -> None:
     with frames.connect(store.url) as cluster:
         with pytest.raises(errors.UsageError, match="valid: check_coverage"):
             cluster.fleet("rates", **SPAN)
-        with pytest.raises(errors.UsageError, match="min_gpus"):
+        with pytest.raises(errors.UsageError, match="above_gpus"):
             cluster.fleet("large_job_rate", **SPAN, gpus=3)
         with pytest.raises(errors.UsageError, match="no time zone"):
             cluster.events(since=datetime(2026, 1, 1))  # noqa: DTZ001

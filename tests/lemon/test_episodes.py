@@ -60,12 +60,21 @@ def test_levels_follow_the_verdicts_confidence() -> None:
     assert episodes.level(np.array([0.99, 0.9, 0.6])).tolist() == [0, 1, 2]
 
 
+def test_an_episode_lasts_from_its_first_failure_to_its_last() -> None:
+    """Three failures within two days, and one alone."""
+    merged = episodes.merged(
+        failures((3, 9.0, 0.9, -1, -1), (3, 8.0, 0.9, -1, -1), (3, 7.5, 0.9, -1, -1), (3, 2.0, 0.9, -1, -1))
+    )
+    assert merged.lasted_days is not None
+    assert merged.lasted_days.tolist() == [1.5, 0.0]
+
+
 def test_rightly_named_failures_are_weighted_by_how_often_they_are_right() -> None:
     """A thousand "possible" verdicts at 0.6 are 600 right ones; 400 "certain" ones are 396."""
     rows = failures(
         *((i, 1.0, 0.6, -1, -1) for i in range(1000)), *((i, 1.0, 0.99, -1, -1) for i in range(400))
     )
-    assert episodes.hardware_mix(rows) == pytest.approx([0.398, 0.0035, 0.598], abs=0.002)
+    assert episodes.hardware_mix(rows) == pytest.approx([0.3977, 0.0004, 0.6020], abs=1e-4)
 
 
 def test_a_lemon_does_not_make_its_own_part_look_usual() -> None:

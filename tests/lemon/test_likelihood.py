@@ -76,3 +76,28 @@ def test_a_fleet_that_hardly_fails_has_a_rate_nevertheless() -> None:
     none = episodes.Failures.none()
     rate = likelihood.LemonRate.of(facts(none), none, Gangs.of([], None), np.ones(NODES))
     assert rate.levels.sum() == pytest.approx(likelihood.MIN_RATE_PER_DAY)
+
+
+def test_the_time_within_an_episode_does_not_show_that_nothing_failed() -> None:
+    """Four failures within 1.5 days are one episode: 1.5 days of use are left out, of an onset after its first the later part."""
+    row = np.zeros(4, np.int64)
+    four = episodes.Failures(
+        node=row, age_days=np.array([9.0, 8.5, 8.0, 7.5]), weight=row + 0.99, part=row - 1, cause=row - 1
+    )
+    named = episodes.merged(four)
+    daily = np.full((NODES, 28), 0.5)
+    used = likelihood.Exposure(days=daily.sum(axis=1), span_days=28.0, daily_days=daily)
+    got = likelihood.NodeRows.of(used, named, Gangs.of([], None), None)
+    assert got.countable[:2].tolist() == [14.0 - 0.75, 14.0]
+    own = got.own_row[0]
+    assert got.countable_after[own, :3] == pytest.approx([2.0, 4.0 - 0.25, 6.0 - 0.75])
+    assert got.after[own, :3] == pytest.approx([2.0, 4.0, 6.0])
+
+
+def test_a_node_is_compared_with_the_others() -> None:
+    """One of its five episodes counts towards the rate it is compared with; a node of one has nothing left out."""
+    named = failures(*((7, 3.0 + 4 * i, 3) for i in range(5)), (20, 5.0, 3))
+    rate = likelihood.LemonRate.of(facts(named), named, Gangs.of([], None), np.ones(NODES))
+    fleet, others = 6.01 / (50 * 24 + 1), 2.01 / (50 * 24 + 1 - 0.8 * 24)
+    assert rate.beside[7] == pytest.approx(others / fleet)
+    assert rate.beside[20] == rate.beside[0] == 1.0

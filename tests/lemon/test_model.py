@@ -240,7 +240,8 @@ def test_the_worst_of_a_few_nodes_is_not_what_is_usual_among_them(others: list[f
     assert scores.probability[0] > 0.9
     assert (scores.probability[1:] < 0.1).all()
     if len(others) < 3:  # used as much as the others: three episodes may be chance, or the site
-        alike = dataclasses.replace(window, daily_exposure_days=None, exposure_days=np.full(3, 4.0))
+        daily[:, 1:10] = 4.0 / 9
+        alike = dataclasses.replace(window, daily_exposure_days=daily, exposure_days=daily.sum(axis=1))
         assert model.score(alike).probability[0] < 0.5
 
 
@@ -265,3 +266,57 @@ def test_an_idle_node_is_not_judged_worse_than_the_prior() -> None:
     exposure[3] = 0.0
     window = dataclasses.replace(one_by_one(), exposure_days=exposure)
     assert model.score(window).probability[3] <= model.PRIOR_SHARE * 1.5
+
+
+def test_a_node_that_slurm_loses_every_other_day_is_suspected_on_a_small_fleet() -> None:
+    """Twenty losses of one node of 36 in 27 days, on ten others one each: one cause for all, never a part, never certain.
+
+    Losses within two days count once, so eight remain of the twenty.
+    """
+    bad = np.array(
+        [
+            26.7,
+            25.2,
+            24.9,
+            24.7,
+            24.2,
+            23.4,
+            19.8,
+            19.6,
+            19.5,
+            13.7,
+            13.2,
+            12.6,
+            10.7,
+            10.2,
+            9.9,
+            6.9,
+            5.4,
+            3.7,
+            2.7,
+            1.9,
+        ]
+    )
+    others = np.array([25.6, 24.2, 24.0, 23.4, 22.5, 19.4, 11.7, 10.5, 6.9, 5.9])
+    node = np.concatenate([np.zeros(bad.size, np.int64), np.arange(1, 11)])
+    lost = np.zeros(node.size, np.int64)
+    failures = episodes.Failures(
+        node=node,
+        age_days=np.concatenate([bad, others]),
+        weight=np.full(node.size, 0.9),
+        part=lost - 1,
+        cause=lost,
+    )
+    daily = np.full((36, 27), 0.75)
+    window = model.LemonWindow(
+        exposure_days=daily.sum(axis=1),
+        named=daily[:, 0],
+        episodes=lost,
+        days=lost,
+        failures=failures,
+        span_days=27.0,
+        daily_exposure_days=daily,
+    )
+    scores = model.score(window)
+    assert scores.probability[0] > 0.3
+    assert (scores.probability[1:] < 0.05).all()

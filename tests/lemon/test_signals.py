@@ -197,7 +197,7 @@ def test_failures_reach_the_model_with_age_weight_part_and_cause() -> None:
     assert given.weight == pytest.approx([0.99, 0.6, 0.99])
     assert given.part[0] == given.part[1] >= 0 > given.part[2]
     assert given.cause[0] == given.cause[1] != given.cause[2]
-    assert found.window.span_days == 28
+    assert found.window.span_days == 27, "the first day on which a node was in use"
 
 
 def test_a_run_that_fails_again_and_again_unexplained_speaks_once() -> None:

@@ -283,6 +283,20 @@ def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.Re
     assert taxonomy.cause("user_error").next_step.startswith(advice._LOOK_AT_OUTPUT)
 
 
+@pytest.mark.parametrize(("code", "signal", "hung_up"), [(1, 0, True), (3, 0, False), (0, 9, False)])
+def test_an_empty_log_and_code_1_may_be_a_hang_up(
+    story: rows.ReportRows, code: int, signal: int, hung_up: bool
+) -> None:
+    """A script that SIGHUP ends returns 129, of which Slurm keeps 1 for the job; only the batch step has the signal."""
+    _, first = story.attempts
+    first = dataclasses.replace(first, exit_code=code, exit_signal=signal)
+    (verdict,) = story.verdicts
+    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o")  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    assert ("SIGHUP" in build(found).advice[0]) is hung_up
+
+
 def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.ReportRows) -> None:
     """Slurm's 0:53: there is no output to look at, but a file that could not be opened and why."""
     _, first = story.attempts
@@ -415,6 +429,31 @@ def test_of_much_evidence_what_the_verdict_rests_on_is_shown(story: rows.ReportR
     order = [first.event_id, *(e.event_id for e in others)]
     shown = model.strongest([*others, first], order, 3)
     assert [e.event_id for e in shown] == [others[0].event_id, others[1].event_id, first.event_id]
+
+
+@pytest.mark.parametrize(
+    ("offset", "failed", "cause", "words"),
+    [
+        (1, {1}, "user_error", "The task that failed is of this component; what it wrote is in the output of 35+0: probing-report 35+0 shows it."),
+        (0, {1}, "user_error", "The task that failed is of another component: 35+1."),
+        (0, {0}, "user_error", ""),
+        (1, {0, 1}, "user_error", "The cause is at another component: 35+0 (user_error); probing-report 35+0 shows it."),
+        (1, {1}, "gpu_lost", "The cause is at another component: 35+0 (gpu_lost); probing-report 35+0 shows it."),
+    ],
+)  # fmt: skip
+def test_the_component_whose_task_failed_is_named(
+    story: rows.ReportRows, offset: int, failed: set[int], cause: str, words: str
+) -> None:
+    """All components write to the first one's file, so its log shows the others' errors; a fault of a part comes first."""
+    _, attempt = story.attempts
+    part = dataclasses.replace(attempt, job_id=35 + offset, state="FAILED", het_job_id=35, het_offset=offset)
+    siblings = tuple(
+        rows.Sibling(job_id=35 + n, het_job_id=35, het_offset=n, state="FAILED", n_attempts=1,
+                     cause="user_error" if n else cause, task_failed=n in failed)
+        for n in range(2)
+    )  # fmt: skip
+    found = dataclasses.replace(story, attempts=(part,), siblings=siblings, verdicts=())
+    assert model.build(job_ref.parse(f"35+{offset}"), found, now=NOW).cause_elsewhere == words
 
 
 @pytest.mark.parametrize(

@@ -359,3 +359,49 @@ def test_a_noisy_part_hides_no_later_fault(store: db_store.Store) -> None:
 def test_a_job_is_named_as_it_was_written(written: str) -> None:
     """The end of a day is that day, no instant of microseconds."""
     assert str(job_ref.parse(written)) == written
+
+
+def test_the_component_whose_task_failed_is_read_from_the_output(store: db_store.Store) -> None:
+    """srun names the node of a task that failed in the first component's file; another job's and another cluster's lines count nothing."""
+    start_at = example.at("14:03:00")
+    store.upsert_attempts(
+        [
+            example.attempt(1, job_id=600 + part, het_job_id=600, het_offset=part, nodes=(node,), start_at=start_at)
+            for part, node in enumerate(("n1", "n4"))
+        ]
+    )  # fmt: skip
+
+    def deliver(cluster: str, job_id: int, host: str) -> None:
+        at = start_at + timedelta(minutes=1)
+        event = records.HealthEvent(
+            event_id=uuid.uuid4(), cluster=cluster, node="n1", at=at, observed_at=at, kind="task_exit", code="",
+            severity=records.Severity.INFO, source="joblog", message="", job_id=job_id, detail={"host": host},
+        )  # fmt: skip
+        delivery.Delivery(store.connection_uri(), cluster, "n1").deliver(events=[event])
+
+    deliver("elsewhere", 600, "n1")
+    deliver("c", 700, "n1")
+    deliver("c", 600, "n4")
+    siblings = read(store.connection_uri(), "600+1").siblings
+    assert {s.ref: s.task_failed for s in siblings} == {"600+0": False, "600+1": True}
+
+
+def test_a_start_whose_output_its_first_node_has_not_reported_is_unread(store: db_store.Store) -> None:
+    """Only of this job and cluster, and only until the row with its logs comes."""
+    start_at = example.at("14:03:00")
+    store.upsert_attempts([example.attempt(1, nodes=("n1", "n2"), start_at=start_at)])
+
+    def deliver(node: str, cluster: str = "c", job_id: int = 4242, **detail: object) -> None:
+        row = records.JobAllocation(
+            cluster=cluster, node=node, job_id=job_id, restart_count=0, at=start_at, detail=detail
+        )
+        delivery.Delivery(store.connection_uri(), cluster, node).deliver(allocations=[row])
+
+    deliver("n2")
+    deliver("n1", cluster="elsewhere")
+    deliver("n1", job_id=7)
+    assert read(store.connection_uri(), "4242").unread == ()
+    deliver("n1")
+    assert read(store.connection_uri(), "4242").unread == (start_at,)
+    deliver("n1", logs=[])
+    assert read(store.connection_uri(), "4242").unread == ()

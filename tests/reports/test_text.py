@@ -587,6 +587,27 @@ def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.ReportR
     assert all(len(line) <= 60 for line in folded.splitlines() if line.startswith("    |"))
 
 
+def test_a_report_from_before_its_log_was_read_says_so(story: rows.ReportRows) -> None:
+    """The first node's agent has the start on record and no output of it yet: for some minutes the verdict is one so far."""
+    _, first = story.attempts
+    assert first.start_at
+    assert first.end_at
+    early = rows.ReportRows(attempts=(first,), verdicts=story.verdicts, unread=(first.start_at,))
+
+    def at(found: rows.ReportRows, minutes: float) -> str:
+        when = first.end_at + timedelta(minutes=minutes)
+        return text.render(model.build(job_ref.parse("4242"), found, now=when))
+
+    assert "certain so far" in at(early, 1)
+    assert "Ask again in a minute: its output was not read yet" in " ".join(at(early, 1).split())
+    log = rows.JobLog(node="n1", at=first.start_at, path="/w/out", tail=("x",))
+    read = dataclasses.replace(early, logs=(log,))
+    other = dataclasses.replace(early, unread=(first.start_at - timedelta(hours=1),))
+    for found, minutes in ((early, 6), (read, 1), (dataclasses.replace(early, unread=()), 1), (other, 1)):
+        assert "so far" not in at(found, minutes)
+        assert "not read yet" not in at(found, minutes)
+
+
 def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.ReportRows) -> None:
     """The verdict is about one node: what another reported meanwhile is not dropped, nor is it a list without end."""
     low = {"node": "n1", "source": "sysfs", "severity": records.Severity.LOW}

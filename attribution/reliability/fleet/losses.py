@@ -32,6 +32,8 @@ class GoodputLoss(base.Figure):
     second_gpu_h: float
     second_frac: float | None
     """Second-order loss as a share of all."""
+    n_attempts_without_gpus: int = 0
+    """Attempts that infrastructure ended without GPUs, or with an unknown number: they lost no GPU time."""
 
 
 def goodput_loss(
@@ -46,6 +48,7 @@ def goodput_loss(
     """min(whole runtime, cap) x GPUs over first- and second-order victims, by size (Figure 8 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_losses(cap_s)
+    rows = span.rows("fleet_goodput")
     sizes = tuple(
         SizeLoss(
             n_gpus=r["size"],
@@ -54,7 +57,8 @@ def goodput_loss(
             n_second=r["n_second"],
             second_gpu_h=r["second_gpu_s"] / 3600,
         )
-        for r in span.rows("fleet_goodput")
+        for r in rows
+        if r["size"]
     )
     first, second = sum(s.first_gpu_h for s in sizes), sum(s.second_gpu_h for s in sizes)
     return GoodputLoss(
@@ -63,6 +67,7 @@ def goodput_loss(
         first_gpu_h=first,
         second_gpu_h=second,
         second_frac=second / (first + second) if first + second else None,
+        n_attempts_without_gpus=sum(r["n_first"] for r in rows if not r["size"]),
     )
 
 

@@ -168,7 +168,7 @@ def _checks_began(span: base.FleetSpan) -> Iterator[CheckBegan]:
 class LargeJobRate(base.Figure):
     """r_f: infrastructure failures (incidents) per node-day of large attempts."""
 
-    min_gpus: int
+    above_gpus: int
     n_attempts: int
     n_failures: int
     node_days: float
@@ -185,20 +185,20 @@ def large_job_rate(
     partition: str | None = None,
     users: Iterable[str] | None = None,
     *,
-    min_gpus: int = LARGE_GPUS,
+    above_gpus: int = LARGE_GPUS,
 ) -> LargeJobRate:
-    """r_f over attempts with more than `min_gpus` GPUs, with its exact interval."""
+    """r_f over attempts with more than `above_gpus` GPUs, with its exact interval."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
-    return _large(span, min_gpus)
+    return _large(span, above_gpus)
 
 
-def _large(span: base.FleetSpan, min_gpus: int) -> LargeJobRate:
-    row = span.one("fleet_failure_rate", min_gpus=min_gpus)
+def _large(span: base.FleetSpan, above_gpus: int) -> LargeJobRate:
+    row = span.one("fleet_failure_rate", above_gpus=above_gpus)
     rate = mttf.poisson_rate(row["n_failures"], row["node_s"] / 86400)
     return LargeJobRate(
         **span.about,
-        min_gpus=min_gpus,
+        above_gpus=above_gpus,
         n_attempts=row["n_attempts"],
         n_failures=rate.n_events,
         node_days=rate.exposure,
@@ -236,14 +236,14 @@ def mttf_by_size(
     partition: str | None = None,
     users: Iterable[str] | None = None,
     *,
-    min_gpus: int = LARGE_GPUS,
+    above_gpus: int = LARGE_GPUS,
     gpus_per_node: int = 8,
     project_to: Iterable[int] = PROJECTED_GPUS,
 ) -> MttfBySize:
     """Runtime per attempt that infrastructure ended by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
-    rate = _large(span, min_gpus)
+    rate = _large(span, above_gpus)
     failed: dict[int, list[int]] = {}
     for row in span.rows("fleet_size_failures"):
         failed.setdefault(row["size"], []).append(row["n_failures"])

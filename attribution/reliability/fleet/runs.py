@@ -247,7 +247,7 @@ def _rate_without(
     if not nodes or not own.node_days:
         return None
     span.with_failures()
-    row = span.one("fleet_without_nodes", min_gpus=own.min_gpus, nodes=",".join(nodes))
+    row = span.one("fleet_without_nodes", above_gpus=own.above_gpus, nodes=",".join(nodes))
     left_days = own.node_days - row["node_s"] / 86400
     left = own.n_failures - row["n_failures"]
     return left / left_days if left_days > 0 else rate

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from probing_cluster.attribution.gang import snapshots
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, taxonomy
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    node_faults,
+    phrases,
+    taxonomy,
+)
 from probing_cluster.attribution.verdict import rank_claims as rank
 from probing_cluster.core import digits, errors, hostlist, records, vocabulary
 
@@ -52,6 +59,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if gang_finding.kind in _UNSEEN and gang_finding.ranks and _killed(view, set(gang_finding.ranks)):
         cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
         words = f"{gang_finding.summary.partition(':')[0]}, and Slurm says that {'it was' if len(gang_finding.ranks) == 1 else 'they were'} killed"
+    log_lines = _kill_lines(view, set(gang_finding.ranks)) if gang_finding.kind == "rank_dead" else []
     if gang_finding.kind == "rank_dead" and (codes := _left(view, set(gang_finding.ranks))):
         cause = "user_error"
         words = f"{gang_finding.summary.partition(' died')[0]} ended by itself with exit code {codes[0]} while the others went on"
@@ -76,26 +84,46 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         evidence=(
             *sorted(found.evidence, key=lambda e: (e.node != first, e.node)),
             *(f.event for f in same),
+            *(e for e in log_lines if all(e is not f.event for f in same)),
         ),
         # Pages can be forged. For the program's own mistake, its own report may be certain, as in other rules.
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
+        sentence=_killed_words(gang_finding.summary, log_lines) if cause == "rank_killed" else "",
         explains=rank.ENDINGS if view.hung_since is not None else frozenset(),
     )
 
 
+def _killed_words(summary: str, log_lines: Sequence[records.HealthEvent]) -> str:
+    """The summary of a rank's death by a signal that Slurm's line names; empty without such a line."""
+    if not log_lines:
+        return ""
+    ended = "killed (SIGKILL)" if log_lines[0].kind == "oom_kill_suspected" else "ended by a signal"
+    return (
+        f"A process of the job was {ended}, and nothing shows why: {summary}; "
+        f"its log says: {phrases.clean(log_lines[0].message)}"
+    )
+
+
 def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
-    """True if Slurm's lines report that a signal killed these ranks; ranks that Slurm ended itself are terminated, not killed.
+    """True if Slurm's lines report that a signal killed these ranks."""
+    return bool(_kill_lines(view, ranks))
+
+
+def _kill_lines(view: evidence_view.EvidenceView, ranks: set[int]) -> list[records.HealthEvent]:
+    """Slurm's lines on a signal that killed these ranks; ranks that Slurm ended itself are terminated, not killed.
 
     Slurm writes one line for several tasks of a node. If it had to kill the others too, that line holds nearly all of them,
     so a line with several tasks counts only if together they are exactly these ranks.
     """
     # From the events, not the findings: these lines need not be the log's first cause.
-    killed = (e for e in _log_lines(view) if e.kind in _KILLED or _exit_code(e) in _BY_SIGNAL)
+    killed = [e for e in _log_lines(view) if e.kind in _KILLED or _exit_code(e) in _BY_SIGNAL]
     lines = [_tasks(e.detail) for e in killed]
     alone = {rank for line in lines if len(line) == 1 for rank in line}
-    return ranks <= alone or ranks == {rank for line in lines for rank in line}
+    if not (ranks <= alone or ranks == {rank for line in lines for rank in line}):
+        return []
+    return [e for e, line in zip(killed, lines, strict=True) if line & ranks]
 
 
 def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:

@@ -34,6 +34,7 @@ _ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_ter
 _CRASHES = frozenset({6, 7, 9, 11, _TERM})
 """Signals that often end programs and are rare as exit codes."""
 _MEANINGS = {
+    2: "of many tools: a wrong argument; or 130, SIGINT: interrupted, as by Ctrl-C",
     4: "or 132, SIGILL: an instruction that the processor does not have",
     8: "or 136, SIGFPE: an arithmetic error",
     10: "or 138, SIGUSR1",
@@ -45,6 +46,8 @@ _MEANINGS = {
     126: "of the shell: a command is not executable",
 }
 """Usual meanings of exit codes of shells and tools; for a script's 128 + N Slurm may record N."""
+_NOT_SHOWN = "exited with a code other than 0, which the accounting does not show"
+_SHOWN_AS_0 = "failed, and Slurm records exit code 0, as of a script that ends with 128 (git's fatal errors)"
 _NOT_FOUND = 127
 _LOGGED_AS = {4: "Illegal instruction", 8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}  # fmt: skip
 """Signal to the shell's words for it."""
@@ -236,7 +239,7 @@ def _by_exit(
 ) -> Iterable[claims.Claim]:
     """A claim from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
     signal = 0 if _first_task_to_exit(view) else view.signal or _sent_signal(view)
-    failed = signal or view.attempt.exit_code or _is_unrecorded(view) or _first_task_to_exit(view)
+    failed = signal or view.attempt.exit_code or _without_code(view) or _first_task_to_exit(view)
     if not failed or any(map(_clears_program, view.findings)):
         return
     weight = _exit_weight(view, signal)
@@ -276,9 +279,13 @@ def _exit_claim(
     )
 
 
-def _is_unrecorded(view: evidence_view.EvidenceView) -> bool:
+def _without_code(view: evidence_view.EvidenceView) -> str:
+    """How a failed job ended whose exit code accounting does not show, or shows as 0; empty for others."""
     attempt = view.attempt
-    return attempt.exit_code is None and attempt.exit_signal is None and bool(attempt.nodes)
+    if attempt.exit_code is None and attempt.exit_signal is None and attempt.nodes:
+        return _NOT_SHOWN
+    recorded_as_0 = attempt.exit_code == 0 and not view.signal and attempt.nodes and view.fully_watched
+    return _SHOWN_AS_0 if recorded_as_0 else ""
 
 
 def _exit_weight(view: evidence_view.EvidenceView, signal: int) -> float:
@@ -288,7 +295,7 @@ def _exit_weight(view: evidence_view.EvidenceView, signal: int) -> float:
     unwatched = not view.attempt.nodes or view.unwatched_nodes or view.case.by_log
     if unwatched or (proximal and not view.crashed):
         bounds.append(0.7)
-    if _is_unrecorded(view) or any(f.signature.role is findings.FindingRole.HINT for f in view.findings):
+    if _without_code(view) or any(f.signature.role is findings.FindingRole.HINT for f in view.findings):
         bounds.append(_HINTED)
     if _memory_kill_beside(view) or signal == vocabulary.OUTPUT_NOT_OPENED:
         bounds.append(0.7)
@@ -304,10 +311,8 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
     elif signal:
         how = f"was ended by signal {phrases.signal(signal)}"
-    elif _is_unrecorded(view):
-        how = "exited with a code other than 0, which the accounting does not show"
     else:
-        how = f"exited with code {_code(view)}"
+        how = _without_code(view) or f"exited with code {_code(view)}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))

@@ -74,7 +74,7 @@ def register(register: commands.Commands) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a parameter of the figure, such as min_gpus=64",
+        help="a parameter of the figure, such as above_gpus=64",
     )
     made.add_argument(
         "--tables", action="store_true", help="all figures with their tables, not one screen in words"

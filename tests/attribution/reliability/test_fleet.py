@@ -296,8 +296,8 @@ def test_large_job_rate_and_its_threshold(memory):
     assert (got.n_failures, got.n_attempts) == (3, 4)
     assert got.node_days == pytest.approx(32 * 36.25 / 24)
     assert got.per_node_day == pytest.approx(3 / got.node_days)
-    assert fleet.large_job_rate(memory, SINCE, UNTIL, min_gpus=256).n_attempts == 0
-    assert fleet.large_job_rate(memory, SINCE, UNTIL, min_gpus=256).per_node_day is None
+    assert fleet.large_job_rate(memory, SINCE, UNTIL, above_gpus=256).n_attempts == 0
+    assert fleet.large_job_rate(memory, SINCE, UNTIL, above_gpus=256).per_node_day is None
 
 
 def test_mttf_by_size(memory):
@@ -474,7 +474,10 @@ def test_rates_count_incidents_of_jobs_with_gpus():
     assert (node.n_attempts, got.n_attempts_without_gpus) == (3, 12)
     over = fleet.failures_over_time(InMemory(cluster), SINCE, UNTIL)
     assert [b.failures for b in over.buckets if b.failures] == [{"node": 2}]
-    assert fleet.large_job_rate(InMemory(cluster), SINCE, UNTIL, min_gpus=4).n_failures == 2
+    assert fleet.large_job_rate(InMemory(cluster), SINCE, UNTIL, above_gpus=4).n_failures == 2
+    lost = fleet.goodput_loss(InMemory(cluster), SINCE, UNTIL)
+    assert [(s.n_gpus, s.n_first) for s in lost.sizes] == [(8, 3)]
+    assert lost.n_attempts_without_gpus == 12
 
 
 def test_one_fault_that_ends_many_jobs_is_one_failure():
@@ -499,7 +502,7 @@ def test_a_jobs_mean_time_to_failure_counts_every_job_that_failed():
         cluster.run(j + 1, 0, 100, tuple(f"n{j}-{k}" for k in range(8)), "FAILED", "ib_link")
     shared = cluster.events[0].event_id
     cluster.verdicts = [dataclasses.replace(v, incident_id=shared) for v in cluster.verdicts]
-    got = fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL, min_gpus=32)
+    got = fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL, above_gpus=32)
     (measured,) = [s.measured for s in got.sizes if s.measured]
     assert (measured.n_failures, measured.n_incidents, measured.runtime_h) == (10, 1, 1000)
     assert measured.mttf_h == pytest.approx(100)

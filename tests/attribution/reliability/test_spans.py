@@ -24,7 +24,7 @@ def suspended() -> InMemory:
 def gpu_hours(source: InMemory, first: int, last: int) -> dict[str, float]:
     """GPU hours of one span as four figures count them."""
     since, until = T0 + first * DAY, T0 + last * DAY
-    sizes = fleet.mttf_by_size(source, since, until, min_gpus=4).sizes
+    sizes = fleet.mttf_by_size(source, since, until, above_gpus=4).sizes
     return {
         "rates": fleet.failure_rates(source, since, until).gpu_h,
         "over_time": sum(b.gpu_h for b in fleet.failures_over_time(source, since, until).buckets),

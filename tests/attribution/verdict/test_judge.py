@@ -156,6 +156,22 @@ def test_exit_code_alone_is_likely_the_program(make):
     assert "exited with code 1" in v.summary
 
 
+def test_failed_with_code_0_is_possibly_a_script_that_ended_with_128(make):
+    """Slurm records 0:0 for 128; nodes that nobody watched, or Slurm's own signal, leave it unknown."""
+    v = make.judge(attempt=make.attempt(exit_code=0))
+    assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
+    assert "a script that ends with 128" in v.summary
+    assert make.judge(attempt=make.attempt(exit_code=0), watched={}).cause == "unknown"
+
+
+def test_exit_code_2_may_be_an_interrupt(make):
+    """Slurm records 2 of a script's 130, SIGINT; most tools use 2 for a wrong argument."""
+    v = make.judge(attempt=make.attempt(exit_code=2))
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert "wrong argument" in v.summary
+    assert "SIGINT" in v.summary
+
+
 def test_exit_code_on_unwatched_nodes_is_only_possible(make):
     """Not seeing is not health."""
     v = make.judge(watched={})

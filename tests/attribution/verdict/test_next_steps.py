@@ -111,6 +111,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("slurm_launch_failed", "slurmstepd-n1: error: execve(): bad interpreter(/opt/nope/python): No such file or directory", "first line"),
         ("program_error", "srun: unrecognized option '--container-image=nvcr.io#nvidia/pytorch:24.01'", "pyxis"),
         ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error. Please try to raise your shared memory limit.", "df -h /dev/shm"),
+        ("python_consequence", "BrokenPipeError: [Errno 32] Broken pipe", "`set -o pipefail`"),
     ],
 )  # fmt: skip
 def test_an_error_whose_words_show_what_to_do_gets_that_advice_and_is_quoted(make, kind, message, step):

@@ -210,6 +210,23 @@ def test_a_missing_rank_that_slurm_says_was_killed(make):
     assert make.judge(*found, terminated).cause != "rank_killed"
 
 
+def test_a_dead_rank_that_slurm_says_was_killed(make):
+    """The pages show the death and srun's line the signal: the verdict quotes it."""
+    found = snapshots(make, alive=False)
+    assert "its log says" not in make.judge(*found).summary
+    line = "srun: error: n2: task 1: Killed"
+    detail = {"rank": 1, "tasks": "1", "host": "n2", "first_cause": False}
+    srun = make.finding("oom_kill_suspected", message=line, detail=detail)
+    peer = make.finding("gloo_connection_reset", detail={"rank": 0, "first_cause": True})
+    verdict = make.judge(*found, srun, peer)
+    assert (verdict.cause, verdict.node) == ("rank_killed", "n2")
+    assert "killed (SIGKILL)" in verdict.summary
+    assert verdict.summary.endswith(f"its log says: {line}.")
+    assert srun.event_id in verdict.evidence
+    segfault = make.finding("segfault", message="srun: error: n2: task 1: Segmentation fault", detail=detail)
+    assert "was ended by a signal" in make.judge(*found, segfault, peer).summary
+
+
 @pytest.mark.parametrize(("code", "killed"), [(137, True), (139, True), (143, False), (1, False)])
 def test_a_missing_rank_whose_shell_says_that_it_was_killed(make, code, killed):
     """`srun bash train.sh`: of the task Slurm knows only what the shell returned, 128 and the signal."""

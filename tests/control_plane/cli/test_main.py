@@ -339,13 +339,13 @@ def test_the_fleet_commands_are_the_fleet_figures() -> None:
 
 def test_parameters_of_a_figure_are_checked(run: Run) -> None:
     """An unknown one names the known, a wrong type is refused."""
-    assert run("fleet", "large-job-rate", "--set", "min_gpus=8")[0] == 0
+    assert run("fleet", "large-job-rate", "--set", "above_gpus=8")[0] == 0
     code, _, err = run("fleet", "large-job-rate", "--set", "gpus=8")
-    assert (code, "min_gpus" in err) == (2, True)
-    assert run("fleet", "large-job-rate", "--set", "min_gpus=many")[0] == 2
+    assert (code, "above_gpus" in err) == (2, True)
+    assert run("fleet", "large-job-rate", "--set", "above_gpus=many")[0] == 2
     code, _, err = run("fleet", "lemon-departures", "--set", "attempts=x")
     assert (code, "attempts" in err.partition("it has:")[2]) == (2, False)
-    assert run("fleet", "large-job-rate", "--set", "min_gpus")[0] == 2
+    assert run("fleet", "large-job-rate", "--set", "above_gpus")[0] == 2
 
 
 def test_a_query_is_answered_and_can_change_nothing(run: Run, store: db_store.Store) -> None:

@@ -59,33 +59,49 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
 @pytest.mark.parametrize(
     ("waiting", "words"),
     [
-        ("alice|lab|ReqNodeNotAvail, UnavailableNodes:n4\n", "waits (ReqNodeNotAvail, UnavailableNodes:n4)"),
         (
-            "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
+            "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n4\n",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n4)",
+        ),
+        (
+            "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
             "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3)",
         ),
         (
-            "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
+            "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
             "waits (ReqNodeNotAvail, UnavailableNodes:n[4-): nodes that it needs are down, drained or reserved",
         ),
         (
-            "alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
+            "PENDING|alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
             "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3); n9 is",
         ),
-        ("alice|lab|DependencyNeverSatisfied\n", "will never start as it is (DependencyNeverSatisfied): "),
         (
-            "alice|lab|PartitionNodeLimit\n",
+            "PENDING|alice|lab|DependencyNeverSatisfied\n",
+            "will never start as it is (DependencyNeverSatisfied): ",
+        ),
+        (
+            "PENDING|alice|lab|PartitionNodeLimit\n",
             "will never start as it is (PartitionNodeLimit): it asks for more nodes than its partition has or allows",
         ),
         (
-            "alice|lab|JobHeldUser\n",
+            "PENDING|alice|lab|JobHeldUser\n",
             "waits (JobHeldUser): its owner holds it; scontrol release 15 lets it start",
         ),
         (
-            "alice|lab|Whatever\n",
+            "PENDING|alice|lab|Whatever\n",
             "waits (Whatever): it has not started yet, there is nothing to report of it",
         ),
-        ("bob|lab|Resources\n", "is not known"),
+        (
+            "RUNNING|alice|lab|None\n",
+            "is RUNNING by Slurm, and the accounting read so far has no start of it: it is read every ",
+        ),
+        (
+            "FAILED|alice|lab|NonZeroExitCode\n",
+            "is FAILED by Slurm, and the accounting read so far has no start of it",
+        ),
+        ("RUNNING|alice|lab|None\nPENDING|alice|lab|JobHeldUser\n", "waits (JobHeldUser): "),
+        ("RUNNING|bob|lab|None\n", "is not known"),
+        ("PENDING|bob|lab|Resources\n", "is not known"),
         ("", "is not known"),
         (None, "is not known"),
     ],
@@ -98,15 +114,19 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         "too many nodes",
         "held",
         "a reason without a row",
+        "runs",
+        "has just ended",
+        "a task waits",
+        "another's that runs",
         "another's",
         "not waiting",
         "never heard of",
     ],
 )
-def test_a_job_that_waits_is_told_to_whom_it_belongs(
+def test_a_job_without_a_start_on_record_is_told_to_whom_it_belongs(
     knowing: context.Context, waiting: str | None, words: str
 ) -> None:
-    """Accounting has no start of it, Slurm has; of another's nothing is told, not even that it waits."""
+    """Accounting has no start of it, Slurm knows it; of another's nothing is told, not even that it waits."""
     assert isinstance(knowing.run_slurm, fakes.Sacct)
     knowing.run_slurm.waiting = waiting
     for node in ("n4", "n9"):
@@ -126,7 +146,7 @@ def test_the_job_that_one_waits_for_is_named(knowing: context.Context) -> None:
     assert isinstance(knowing.run_slurm, fakes.Sacct)
     knowing.run_slurm.dependency = "afterok:14(failed)"
     for reason, named in (("DependencyNeverSatisfied", True), ("Resources", False)):
-        knowing.run_slurm.waiting = f"alice|lab|{reason}\n"
+        knowing.run_slurm.waiting = f"PENDING|alice|lab|{reason}\n"
         message = str(answer(knowing, ALICE, ASK | {"job": "15"})["message"])
         assert (f"({reason}, afterok:14(failed)): " in message) is named
 

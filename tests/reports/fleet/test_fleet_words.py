@@ -39,16 +39,16 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 0."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": []}, "No infrastructure failure in any period."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [], "n_attempts_without_gpus": 3}, "Infrastructure ended no attempt with GPUs in any period."),
-        ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 2, "node_days": 400.0, "per_node_day": 0.005,
+        ("large-job-rate", {"above_gpus": 128, "n_attempts": 5, "n_failures": 2, "node_days": 400.0, "per_node_day": 0.005,
                             "low_per_node_day": 0.001, "high_per_node_day": 0.02},
-         "In jobs of 128 GPUs or more one node fails every 200 node-days (likely 50 to 1,000): 2 faults, counted once however many jobs each ended."),
-        ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 4.0, "per_node_day": 0.0,
+         "In jobs of more than 128 GPUs one node fails every 200 node-days (likely 50 to 1,000): 2 faults, counted once however many jobs each ended."),
+        ("large-job-rate", {"above_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 4.0, "per_node_day": 0.0,
                             "low_per_node_day": 0.0, "high_per_node_day": 0.9},
-         "No failure in 4 node-days of jobs of 128 GPUs or more."),
-        ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 0.000856, "per_node_day": 0.0,
+         "No failure in 4 node-days of jobs of more than 128 GPUs."),
+        ("large-job-rate", {"above_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 0.000856, "per_node_day": 0.0,
                             "low_per_node_day": 0.0, "high_per_node_day": 0.9},
-         "No failure in 1.23 node-minutes of jobs of 128 GPUs or more."),
-        ("large-job-rate", {"min_gpus": 128, "n_attempts": 0}, "No jobs of 128 GPUs or more are on record; their failure rate is not known."),
+         "No failure in 1.23 node-minutes of jobs of more than 128 GPUs."),
+        ("large-job-rate", {"above_gpus": 128, "n_attempts": 0}, "No jobs of more than 128 GPUs are on record; their failure rate is not known."),
         ("expected-ettr", {"rate_is_own": True, "failures_per_node_day": 0.01, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0, "renewal_at_best": 0.98}]},
          "By this cluster's own failure rate a job of 8 GPUs has an ETTR of 97 %; at best 98 %, with a checkpoint every 30 min."),
         ("expected-ettr", {"rate_is_own": False, "failures_per_node_day": 0.005, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0}]},
@@ -107,13 +107,15 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("job-sizes", {"sizes": [{"n_gpus": 0, "n_attempts": 4, "gpu_h": 0.0, "gpu_time_frac": None}], "n_unknown_gpus": 1},
          "No attempt on record held a GPU. Of 1 attempt the number of GPUs is not known."),
         ("failure-rates", {"components": [], "n_attempts_without_gpus": 1},
-         "Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded; they are in no rate, and no failure of others was attributed to it."),
+         "Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded: it is not counted here. No failure of others was attributed to it."),
+        ("failure-rates", {"components": [{"component": "node", "n_failures": 2, "n_attempts": 2, "per_gpu_h": 0.1}], "n_attempts_without_gpus": 3},
+         "Failures by component: node 2 (too few for a rate). Infrastructure ended 3 attempts without GPUs, or whose GPUs are not recorded: they are not counted here."),
         ("failure-rates", {"components": [], "n_attempts_set_down": 2},
          "No failure was attributed to infrastructure. Not counted: 2 attempts that a person ended by setting a node DOWN."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {}, "gpu_h": 0.0}], "checks_began": []},
          "Failures over time are not known: no GPU hours are on record."),
-        ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [{"n_first": 1}]},
-         "GPU hours lost are not known: 1 attempt that infrastructure ended held no GPUs, or their GPUs are not recorded."),
+        ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [], "n_attempts_without_gpus": 1},
+         "No GPU hours are known to be lost to infrastructure. Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded: it is not counted here."),
         ("run-ettr", {"ettr": None, "n_runs": 1, "n_with_gpus": 0, "n_unknown_gpus": 1, "measured_frac": None},
          "ETTR is not known: the GPUs of 1 run with an account are not recorded."),
         ("check-coverage", {"causes": [{"n_attempts": 1, "n_by_check": 0}], "good_with_failed_check_frac": 0.0, "checks": []},
@@ -136,3 +138,8 @@ def test_a_figure_in_words(name: str, figure: dict[str, Any], words: str) -> Non
     """Each figure's main number, and what is said when there is none."""
     text = fleet_words.sentences(name, figure)
     assert " ".join(text) == words if name != "state-breakdown" else text[0] == words
+
+
+def test_the_head_of_the_rate_of_large_jobs_excludes_the_bound() -> None:
+    """A job of exactly 128 GPUs is in the table of sizes and not in this rate."""
+    assert column_heads.head("rate.above_gpus") == "rate in jobs of more GPUs than"

@@ -114,3 +114,15 @@ def test_a_night_with_a_suspect_says_what_it_lacks() -> None:
     assert lemon_view.none_because(many).endswith(
         "with 2 failures in 28 days, but no third sign, or too close together."
     )
+
+
+def test_of_nodes_that_nobody_suspects_the_one_with_most_failures_comes_first() -> None:
+    """Below one percent the model's order says little; its failures are not stored, so none are called earlier ones."""
+    few, none = nights.score("n1", "", 0.001, n=0), nights.score("n2", "", 0.002, n=0)
+    few = dataclasses.replace(few, single_node_node_fails=20, multi_node_node_fails=0, reasons=())
+    none = dataclasses.replace(none, single_node_node_fails=0, multi_node_node_fails=0, reasons=())
+    night = nights.night(none, few)
+    assert [r.node for r in lemon_view.of(night).ranked] == ["n1", "n90", "n2", "n91"]
+    shown = lemon_view.card(few, night)
+    assert (shown.n_more, shown.failures) == (0, ())
+    assert shown.reasons[0].startswith("20 failures")
