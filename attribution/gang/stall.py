@@ -228,13 +228,13 @@ def _missing(ranks: finding.Ranks, world: int | None, faults: finding.Faults) ->
         )
     if all((c := r.inside()) is not None and not c.is_p2p for r in found):
         return _each_inside(found, ranks)
-    proof = _who_waits(ranks, open_meetings)
+    proof = _waiting_sentences(ranks, open_meetings)
     if _uneven(found, ranks):
         return _uneven_finding(found, proof)
     return missing_ranks.judge(found, faults, proof)
 
 
-def _who_waits(ranks: finding.Ranks, open_meetings: Sequence[align.OpenCollective]) -> list[str]:
+def _waiting_sentences(ranks: finding.Ranks, open_meetings: Sequence[align.OpenCollective]) -> list[str]:
     """Sentences: who waits in which collective, and who waited there until it was ended or gave up."""
     inside = {r.rank for r in ranks if r.alive and (c := r.inside()) is not None and not c.left}
     sentences = []
