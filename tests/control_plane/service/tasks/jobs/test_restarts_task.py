@@ -115,7 +115,7 @@ def test_what_only_the_job_itself_saw_is_refused_once(
     assert restarts.run(service) == ""
     assert rows(service) == []
     service.clock.at += timedelta(seconds=41)  # type: ignore[attr-defined]
-    assert "own words" in restarts.run(service)
+    assert "no node reported a fault" in restarts.run(service)
     assert restarts.run(service) == ""
     assert [r.state for r in rows(service)] == ["skipped"]
     assert slurm.acts == []
