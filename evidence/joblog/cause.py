@@ -107,7 +107,8 @@ class CauseCandidates:
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
-        if precedence.outranks(finding, best):
+        killed = best is not None and precedence.killed_before(finding, best, self.held)
+        if killed or precedence.outranks(finding, best):
             if self.best is not None and best is not None and precedence.refuted(best, finding):
                 self._note(self.best, survived=True)
             self.best = len(self.held) - 1

@@ -200,6 +200,14 @@ def _only_passes_on(finding: JobFinding) -> bool:
     return of_tool and not finding.detail.get("panic")
 
 
+def killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether Slurm's late report of a kill for memory explains a process that was killed before `best`: the next command lacked its output."""
+    if new.kind != "slurm_oom" or best.role is not LineRole.ROOT:
+        return False
+    killed = (f for f in held if f.kind == "oom_kill_suspected" and not f.detail.get("survived"))
+    return any(f.line < best.line for f in killed)
+
+
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is LineRole.OBSERVATION:

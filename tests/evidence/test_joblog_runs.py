@@ -237,6 +237,27 @@ def test_an_error_of_kaldi_above_its_stack_is_read() -> None:
     )
 
 
+OOM = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=14765404.batch. Some of your processes may have been killed by the cgroup out-of-memory handler."
+
+
+def test_a_kill_for_memory_explains_what_the_next_command_lacked() -> None:
+    """Slurm reports it at the end; without an earlier kill the exception came first."""
+    lacked = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in <module>',
+        "OSError: file signature not found",
+    ]
+    assert first_line(["Killed", *lacked, OOM]) == OOM
+    assert first_line([*lacked, "Killed", OOM]) == lacked[-1]
+
+
+@pytest.mark.parametrize(
+    "text", ["Status: FAILED", "The command '/bin/sh -c pip3 install a' returned a non-zero code: 1"]
+)
+def test_a_last_word_of_a_script_is_read(text: str) -> None:
+    assert first_line([*WORK, text, "Task 171 completed"]) == text
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
