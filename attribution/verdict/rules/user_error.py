@@ -20,7 +20,6 @@ from probing_cluster.core import digits, records, vocabulary
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
 """The program's own GPU error ends it within this."""
-
 _AGAIN = timedelta(minutes=15)
 """A start that fails within this may have failed on its predecessor's unfinished checkpoint."""
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
