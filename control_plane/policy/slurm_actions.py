@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import clock, settings
+from probing_cluster.core import clock, errors, settings
 from probing_cluster.slurm_plugins import commands, topology
 from probing_cluster.slurm_plugins.acts import helper_client, node_events
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
@@ -35,8 +35,11 @@ class SlurmActions:
         self._acts = helper_client.connect(config.slurm, run)
 
     def cluster_name(self) -> str:
-        """The cluster that slurmctld is of; empty where it does not say."""
-        text = self._run("scontrol", "show", "config").decode("utf-8", "replace")
+        """The cluster that slurmctld is of; empty where it does not answer or say."""
+        try:
+            text = self._run("scontrol", "show", "config").decode("utf-8", "replace")
+        except errors.SlurmUnavailable:
+            return ""
         found = re.search(r"^ClusterName\s*=\s*(\S+)\s*$", text, re.MULTILINE)
         return found[1] if found else ""
 

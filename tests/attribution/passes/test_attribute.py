@@ -528,7 +528,7 @@ def test_a_switch_that_takes_many_nodes_down_is_one_incident(store, make, delive
 def test_verdicts_are_counted_by_cause(store, make, deliver):
     """An honest unknown is a cause of its own."""
     deliver(at=make.end + timedelta(seconds=20))
-    store.upsert_attempts([make.attempt(job_id=1), make.attempt(job_id=2, exit_code=0)])
+    store.upsert_attempts([make.attempt(job_id=1), make.attempt(job_id=2, exit_code=0, nodes=("n9",))])
     run = attribute.attribute(store, at=later(make))
     assert run.counts == {"user_error": 1, taxonomy.UNKNOWN: 1}
 

@@ -171,7 +171,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(world: World, user
 def test_a_job_that_waits_says_so_on_its_page(world: World) -> None:
     """As `probing-report` does; of another's nothing is told."""
     assert isinstance(world.site.service.run_slurm, fakes.Sacct)
-    world.site.service.run_slurm.waiting = f"{OWNER}|lab|DependencyNeverSatisfied\n"
+    world.site.service.run_slurm.waiting = f"PENDING|{OWNER}|lab|DependencyNeverSatisfied\n"
     for user, is_own in ((OWNER, True), (STRANGER, False)):
         found = world.as_user(user).get("/jobs/15")
         assert found.status_code == 404
