@@ -64,7 +64,7 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
             stopped,
             Domain.USER_PROGRAM,
             Confidence.LIKELY,
-            f"{finding.names(stopped)} stopped by a signal from the program itself and never continued",
+            f"{finding.names(stopped)} stopped by a signal from the program itself",
             [
                 f"rank {r.rank}: pid {r.pid} in state {r.state}, inside {r.native[0].function} ({r.native[0].file})"
                 for r in stopped
@@ -75,7 +75,7 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
         found,
         Domain.SYSTEM_SOFTWARE,
         Confidence.LIKELY,
-        f"{finding.names(found)} stopped by a signal (process state {found[0].state}) and never continued",
+        f"{finding.names(found)} stopped by a signal (process state {found[0].state})",
         [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in found],
     )
 
