@@ -19,6 +19,8 @@ from typing import Any
 from probing_cluster.core import errors, peer
 
 MAX_REQUEST_BYTES = 65536
+MAX_REPLY_BYTES = 8 << 20
+"""A longer answer is refused: whoever asked need not read it, and it would stay in the agent's memory."""
 MAX_CONNECTIONS = 256
 MAX_PER_USER = 16
 LOOK_S = 5.0
@@ -147,9 +149,17 @@ def _request(line: bytes) -> Mapping[str, Any]:
 
 
 async def _reply(writer: asyncio.StreamWriter, reply: Mapping[str, Any]) -> None:
+    answer = json.dumps(reply, separators=(",", ":")).encode()
+    if len(answer) > MAX_REPLY_BYTES:
+        refusal = {
+            "v": 1,
+            "ok": False,
+            "error": f"the answer has {len(answer)} bytes, more than {MAX_REPLY_BYTES}: ask about fewer",
+        }
+        answer = json.dumps(refusal, separators=(",", ":")).encode()
     try:
         async with asyncio.timeout(REQUEST_S):
-            writer.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
+            writer.write(answer + b"\n")
             await writer.drain()
             writer.close()
             await writer.wait_closed()

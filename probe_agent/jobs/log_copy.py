@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 
 from probing_cluster.probe_agent.jobs import log_parts
@@ -30,11 +31,21 @@ def make(source: int, copy: Path, most_bytes: int) -> None:
     directory = os.open(copy.parent, _DIRECTORY)
     try:
         if os.path.lexists(copy):
+            _require_own(directory, copy.name)
             _remove_second_name(directory, copy.name)
         else:
             _make(source, directory, copy.name, most_bytes)
     finally:
         os.close(directory)
+
+
+def _require_own(directory: int, name: str) -> None:
+    """Raises FileExistsError where the name is taken by what is no plain file of this user: in a shared directory anybody may make one."""
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        raise FileExistsError(
+            errno.EEXIST, "another user's file, or no plain file, has the copy's name", name
+        )
 
 
 def _remove_second_name(directory: int, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,9 +21,22 @@ from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 NAME = "ranks"
 """What the readers are called in the agent's account of itself."""
 READ_DEADLINE_S = 5.0
+_EMPTY_BYTES = 40
 SEEK_TIMES = 3
 """Whole looks for the process of a page that was made in a container: one that is not found then has ended before."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.page_child")
+
+
+def _may_hold_pages(directory: Path, *, known: bool) -> bool:
+    """Whether a job's page directory is there and, unless its reader runs already (`known`), not empty: a reader costs 8 MB.
+
+    The size of an empty directory is that of its two own entries on tmpfs; elsewhere it shows nothing.
+    """
+    try:
+        found = directory.stat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and (known or found.st_size > _EMPTY_BYTES)
 
 
 class RankPages:
@@ -53,9 +67,9 @@ class RankPages:
         """A job's ranks as they are now (as they were last, when they cannot be read); None without any."""
         job = self._book.get(job_id)
         directory = self._directories.path(job_id)
-        if job is None or job.uid is None or not directory.is_dir():
-            return None
         watched = self.jobs.get(job_id)
+        if job is None or job.uid is None or not _may_hold_pages(directory, known=watched is not None):
+            return None
         if watched is None or watched.job.restart_count != job.restart_count:
             await self.drop(job_id)
             lane = children.Lane(self._children, f"pages {job_id}", _CHILD)

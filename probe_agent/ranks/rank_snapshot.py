@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,18 @@ MAX_CALLS = 16
 """Collectives of each rank."""
 STACKS_AT_ONCE, STACKS_OF_ONE = 3, 2
 """Processes whose stacks are read at once, of all users and of one: of some no stack can be read before its deadline."""
+MAX_CHARS = 60_000
+"""Most characters of a snapshot, as JSON: of a longer detail the database keeps nothing (`probing.shortened_events`)."""
+_SHORTER = (
+    (8, 40, True),
+    (4, 25, True),
+    (1, 25, True),
+    (0, 25, False),
+    (0, 12, False),
+    (0, 5, False),
+    (0, 0, False),
+)
+"""Threads beside the main one, frames of a stack, and whether all calls are kept, from the most to the least."""
 _ENDED = "the process ended before its stack was read"
 
 
@@ -78,15 +91,17 @@ class SnapshotTaker:
     def _detail(self, watched: WatchedJob, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
         worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
         stalled_s = _stalled_since_s(watched)
-        return {
-            "ranks": entries,
-            "world_size": max(worlds, default=None),
-            "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
-            "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
-            "nics": {} if last or stalled_s is None else self._nics.since(stalled_s),
-            "refused_pages": watched.refused,
-            "last": last,
-        }
+        return _fitted(
+            {
+                "ranks": entries,
+                "world_size": max(worlds, default=None),
+                "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
+                "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
+                "nics": {} if last or stalled_s is None else self._nics.since(stalled_s),
+                "refused_pages": watched.refused,
+                "last": last,
+            }
+        )
 
     def _page_fields(self, rank: Rank) -> dict[str, Any]:
         page, now_ns = rank.page, int(self._clock.monotonic_s() * 1e9)
@@ -163,6 +178,34 @@ def _owner(job: jobs.NodeJob) -> tuple[int, int]:
     """uid and gid of whose job it is; its pages could not have been read without."""
     assert job.uid is not None
     return job.uid, job.gid if job.gid is not None else job.uid
+
+
+def _fitted(detail: dict[str, Any]) -> dict[str, Any]:
+    """The detail with as much of its stacks and calls as is kept; innermost frames, which say what a rank does, go last."""
+    if _n_chars(detail) <= MAX_CHARS:
+        return detail
+    for n_threads, n_frames, all_calls in _SHORTER:
+        entries = [_cut(entry, n_threads, n_frames, all_calls=all_calls) for entry in detail["ranks"]]
+        shorter = detail | {"ranks": entries, "shortened": True}
+        if _n_chars(shorter) <= MAX_CHARS:
+            return shorter
+    while shorter["ranks"] and _n_chars(shorter) > MAX_CHARS:
+        half = len(shorter["ranks"]) // 2
+        shorter |= {"ranks": shorter["ranks"][:half], "more": shorter["more"] + len(shorter["ranks"]) - half}
+    return shorter
+
+
+def _n_chars(detail: Mapping[str, Any]) -> int:
+    return len(json.dumps(detail, default=str))
+
+
+def _cut(entry: dict[str, Any], n_threads: int, n_frames: int, *, all_calls: bool) -> dict[str, Any]:
+    cut = {key: entry[key][:n_frames] for key in ("stack", "native") if isinstance(entry.get(key), list)}
+    if isinstance(entry.get("other_stacks"), list):
+        cut["other_stacks"] = [stack[:n_frames] for stack in entry["other_stacks"][:n_threads]]
+    if not all_calls:
+        cut["calls"] = list({call["group"]: call for call in entry["calls"]}.values())
+    return entry | cut
 
 
 def _shortened(entry: dict[str, Any]) -> dict[str, Any]:

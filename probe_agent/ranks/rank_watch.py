@@ -80,6 +80,8 @@ class RankWatch:
         )
         self._rank_events = rank_events.RankEvents(identity, clock)
         self._beside: set[asyncio.Task[None]] = set()
+        self._snapped: set[int] = set()
+        """Jobs a snapshot of which is under way."""
         self._failed: set[int] = set()
         """Running jobs whose look has failed, which the log tells once."""
 
@@ -156,7 +158,16 @@ class RankWatch:
         return news
 
     async def snapshot(self, job_id: int) -> bool:
-        """Takes everything about a job's ranks here, stacks included; False when one was taken just now."""
+        """Takes everything about a job's ranks here, stacks included; False when one was taken just now, or is under way."""
+        if job_id in self._snapped:
+            return False
+        self._snapped.add(job_id)
+        try:
+            return await self._take_snapshot(job_id)
+        finally:
+            self._snapped.discard(job_id)
+
+    async def _take_snapshot(self, job_id: int) -> bool:
         watched = await self._pages.read(job_id)
         if watched is None or not watched.ranks:
             return False

@@ -17,6 +17,10 @@ from probing_cluster.probe_agent.stacks import pyspy_program
 DEADLINE_S = 10.0
 MAX_FRAMES = 100
 MAX_THREADS = 32
+MAX_CHARS = 65_536
+"""Most characters of one process's frames; of more, the last threads are left out. Its user chooses how many there are and how they are called."""
+_FRAME_CHARS = 48
+"""What JSON adds to the words of a frame."""
 
 
 async def stacks(
@@ -51,13 +55,25 @@ def _answer(threads: Sequence[Mapping[str, Any]], pids: Container[object]) -> di
     main = next((t for t in threads if t.get("os_thread_id") in pids), threads[0])
     others = [t for t in threads if t is not main][:MAX_THREADS]
     holder = next((t for t in threads if t.get("owns_gil")), None)
+    stack, other_stacks = _frames(main), list[list[dict[str, Any]]]()
+    left = MAX_CHARS - _n_chars(stack)
+    for thread in others:
+        frames = _frames(thread)
+        left -= _n_chars(frames)
+        if left < 0:
+            break
+        other_stacks.append(frames)
     return {
-        "stack": _frames(main),
+        "stack": stack,
         "holds_gil": bool(main.get("owns_gil")),
         "gil_elsewhere": any(t.get("owns_gil") for t in others),
         "gil_stack": _frames(holder) if holder is not None else [],
-        "other_stacks": [_frames(t) for t in others],
+        "other_stacks": other_stacks,
     }
+
+
+def _n_chars(frames: Sequence[Mapping[str, Any]]) -> int:
+    return sum(len(f["function"]) + len(f["file"]) + _FRAME_CHARS for f in frames)
 
 
 def _frames(thread: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -66,6 +66,14 @@ def test_one_line_in_one_line_out(tmp_path: Path) -> None:
     assert answer == {"v": 1, "ok": True, "echo": "prolog"}
 
 
+def test_an_answer_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked need not read it, and it would stay in the agent's memory."""
+    monkeypatch.setattr(hook_socket, "MAX_REPLY_BYTES", 60)
+    answer, _ = serve(tmp_path / "s", lambda p: ask(p, b'{"v":1,"op":"' + b"x" * 50 + b'"}\n'))
+    assert answer["ok"] is False
+    assert "ask about fewer" in answer["error"]
+
+
 @pytest.mark.parametrize(
     "raw",
     [

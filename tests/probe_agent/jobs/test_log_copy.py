@@ -159,6 +159,20 @@ def test_a_part_that_is_another_file_stays_beside_a_finished_copy(tmp_path: Path
     assert (tmp_path / "out.start1.part").read_bytes() == b"the fir"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_a_name_that_another_user_took_is_no_copy(tmp_path: Path, source: int) -> None:
+    """In a directory where both may write: the next start would truncate the log, and no copy be there."""
+    copy = tmp_path / "out.start1"
+    copy.write_bytes(b"not the log")
+    os.chown(copy, 12345, 12345)
+    with pytest.raises(FileExistsError):
+        log_copy.make(source, copy, MOST)
+    copy.unlink()
+    copy.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        log_copy.make(source, copy, MOST)
+
+
 def test_another_nodes_half_is_neither_named_nor_removed(
     tmp_path: Path, source: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

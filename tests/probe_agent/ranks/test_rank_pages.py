@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import container_runtimes
 import pytest
 import rank_rig
 
+from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import guarded_reads, processes
 from probing_cluster.probe_agent.ranks import page_child, rank_pages
@@ -247,3 +249,20 @@ def test_a_rank_with_workers_is_no_launcher(rig: rank_rig.Rig, monkeypatch: pyte
 
     asyncio.run(live())
     assert [s.pid for s in rig.taken if s.kind == "rank_stall" and s.pid == rank.pid] == [rank.pid]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a tmpfs")
+def test_a_job_without_a_page_costs_no_reader(node_identity: identity.Identity) -> None:
+    """Every job gets a page directory; many jobs that never run Python would cost the agent its memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        rig = rank_rig.Rig(Path(directory), node_identity)
+        assert asyncio.run(rig.watch._pages.read(7)) is None
+        assert rig.watch._pages.jobs == {}
+        (rig.directory / "p1.page").write_bytes(b"")
+
+        async def read() -> bool:
+            watched = await rig.watch._pages.read(7)
+            await rig.watch.close()
+            return watched is not None
+
+        assert asyncio.run(read())

@@ -17,7 +17,7 @@ from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes
-from probing_cluster.probe_agent.ranks import deaths, rank_pages, ranks
+from probing_cluster.probe_agent.ranks import deaths, rank_pages, rank_watch, ranks
 from probing_cluster.probe_agent.stacks import pyspy, pyspy_program
 
 
@@ -173,6 +173,9 @@ def test_a_snapshot_that_takes_long_holds_up_no_look(
             await rig.watch.beat()
             assert "rank_dead" in {s.kind for s in rig.taken}
             assert "rank_snapshot" not in {s.kind for s in rig.taken}
+            # Another one of the same job waits for this one: else they would pile up.
+            monkeypatch.setattr(rank_watch, "SNAPSHOT_EVERY_S", 0.0)
+            assert not await rig.watch.snapshot(7)
             unlocked.set()
             await asyncio.gather(*rig.watch._beside)
         assert "rank_snapshot" in {s.kind for s in rig.taken}

@@ -1,0 +1,77 @@
+"""A snapshot is no longer than the database keeps, and says most of what the innermost frames say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from probing_cluster.probe_agent.ranks import rank_snapshot
+from probing_cluster.probe_agent.stacks import pyspy
+
+
+def frames(n: int, words: int = 60) -> list[dict[str, Any]]:
+    """A stack, innermost frame first."""
+    return [{"function": f"f{i}", "file": "x" * words, "line": i} for i in range(n)]
+
+
+def detail(n_ranks: int, n_frames: int, n_threads: int, words: int = 60, n_calls: int = 16) -> dict[str, Any]:
+    calls = [{"group": str(i % 2), "seq": i, "op": "all_reduce", "numel": 1 << 20} for i in range(n_calls)]
+    entry = {
+        "stack": frames(n_frames, words),
+        "native": [],
+        "other_stacks": [frames(7, words)] * n_threads,
+        "calls": calls,
+    }
+    return {
+        "ranks": [{"rank": i, "phase": "training", **entry} for i in range(n_ranks)],
+        "more": 0,
+        "last": False,
+    }
+
+
+def length(found: dict[str, Any]) -> int:
+    return len(json.dumps(found))
+
+
+def test_a_snapshot_of_an_ordinary_node_is_kept() -> None:
+    """Eight ranks with a main thread of 25 frames and six threads: the database kept nothing of it."""
+    whole = detail(8, 25, 6, words=70)
+    assert length(whole) > 65_536
+    fitted = rank_snapshot._fitted(whole)
+    assert length(fitted) <= rank_snapshot.MAX_CHARS
+    assert [r["stack"] for r in fitted["ranks"]] == [r["stack"] for r in whole["ranks"]]
+    assert all(r["other_stacks"] for r in fitted["ranks"])
+
+
+def test_a_short_snapshot_is_left_alone() -> None:
+    whole = detail(2, 25, 2)
+    assert rank_snapshot._fitted(whole) is whole
+
+
+@pytest.mark.parametrize(
+    ("n_ranks", "words", "n_calls"), [(64, 60, 16), (64, 500, 16), (64, 500, 0), (400, 500, 16)]
+)
+def test_of_many_ranks_each_keeps_its_innermost_frames_or_is_counted(
+    n_ranks: int, words: int, n_calls: int
+) -> None:
+    """Whatever a user calls functions and files."""
+    whole = detail(n_ranks, 100, 32, words, n_calls)
+    fitted = rank_snapshot._fitted(whole)
+    assert length(fitted) <= rank_snapshot.MAX_CHARS
+    assert fitted["ranks"]
+    assert len(fitted["ranks"]) + fitted["more"] == n_ranks
+    for cut, entry in zip(fitted["ranks"], whole["ranks"], strict=False):
+        assert cut["stack"] == entry["stack"][: len(cut["stack"])]
+        assert {c["group"] for c in cut["calls"]} == {c["group"] for c in entry["calls"]}
+
+
+def test_of_many_threads_no_more_than_a_bound_is_kept() -> None:
+    """The main one's stack always is."""
+    thread = {"frames": [{"name": "f" * 200, "filename": "g" * 300, "line": 1}] * 100, "os_thread_id": 1}
+    answer = pyspy._answer([thread, *({**thread, "os_thread_id": i} for i in range(2, 34))], {1})
+    assert len(answer["stack"]) == pyspy.MAX_FRAMES
+    assert len(json.dumps(answer["other_stacks"])) <= pyspy.MAX_CHARS
+    small = {"frames": [{"name": "f", "filename": "g", "line": 1}]}
+    assert len(pyspy._answer([dict(small) for _ in range(9)], {1})["other_stacks"]) == 8
