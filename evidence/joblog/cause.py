@@ -348,9 +348,9 @@ class CauseCandidates:
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
-            if own := [
-                line for line in lines if _WORDS.search(line) and not wrapper_lines.is_wrapper_line(line)
-            ]:
+            raised = {f.message.strip() for f in self.held if f.detail.get("chained")}
+            words = (line for line in lines if _WORDS.search(line) and line.strip() not in raised)
+            if own := [line for line in words if not wrapper_lines.is_wrapper_line(line)]:
                 more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
             self._note(self.best, **more)
 

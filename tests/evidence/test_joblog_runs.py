@@ -290,6 +290,7 @@ def test_an_exception_carries_the_one_that_was_raised_from_it() -> None:
     found = first(lines)
     assert found is not None
     assert (found.message, found.detail["raised_as"]) == ("KeyError: 'a'", "DataExhausted: shard 7 empty")
+    assert "went_on" not in found.detail, "the exception that was raised from it ended the program, too"
     assert (alone := first(lines[:3])) is not None
     assert "raised_as" not in alone.detail
 
