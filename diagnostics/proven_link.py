@@ -40,7 +40,7 @@ class _Unproven:
     def __init__(self, ready: selectors.BaseSelector, proof: bytes) -> None:
         self._ready = ready
         self._proof = proof
-        self._heard: dict[socket.socket, bytes] = {}
+        self._received: dict[socket.socket, bytes] = {}
 
     def take(self, listener: socket.socket) -> None:
         try:
@@ -49,36 +49,36 @@ class _Unproven:
             return
         link.setblocking(False)
         self._ready.register(link, selectors.EVENT_READ)
-        self._heard[link] = b""
-        if len(self._heard) > MOST_UNPROVEN:
-            self._drop(next(iter(self._heard)))
+        self._received[link] = b""
+        if len(self._received) > MOST_UNPROVEN:
+            self._drop(next(iter(self._received)))
 
     def hear(self, link: socket.socket) -> bool:
         """Whether the link has proved itself now; then it is the caller's."""
-        if link not in self._heard:  # dropped a moment ago
+        if link not in self._received:  # dropped a moment ago
             return False
         try:
-            more = link.recv(len(self._proof) - len(self._heard[link]))
+            more = link.recv(len(self._proof) - len(self._received[link]))
         except BlockingIOError:
             return False
         except OSError:
             more = b""
-        self._heard[link] += more
-        if more and len(self._heard[link]) < len(self._proof):
+        self._received[link] += more
+        if more and len(self._received[link]) < len(self._proof):
             return False
-        proved = hmac.compare_digest(self._heard[link], self._proof)
+        proved = hmac.compare_digest(self._received[link], self._proof)
         if proved:
             self._ready.unregister(link)
-            del self._heard[link]
+            del self._received[link]
         else:
             self._drop(link)
         return proved
 
     def close(self) -> None:
-        for link in list(self._heard):
+        for link in list(self._received):
             self._drop(link)
 
     def _drop(self, link: socket.socket) -> None:
         self._ready.unregister(link)
-        del self._heard[link]
+        del self._received[link]
         link.close()

@@ -214,11 +214,11 @@ def _last_word(found: list[score.Judged]) -> list[score.Judged]:
     return list({c.note.split(" ", 1)[0]: c for c in found}.values())
 
 
-def _beat(opened: store.Store, heard: dict[str, datetime]) -> None:
-    if heard:
+def _beat(opened: store.Store, last_signs: dict[str, datetime]) -> None:
+    if last_signs:
         beats = [
             rows.to_row(records.AgentHeartbeat(cluster=replay.CLUSTER, node=n, at=at))
-            for n, at in heard.items()
+            for n, at in last_signs.items()
         ]
         with opened.engine.begin() as connection:
             connection.execute(store_base.upsert(tables.agent_heartbeat), beats)

@@ -74,13 +74,13 @@ def judged(the_story: story.Story, path: str) -> score.Judged:
     attempt = attempt_of(the_story, live=path == "live")
     last = attempt.end_at
     assert last is not None
-    heard = {n: last - timedelta(seconds=the_story.silent.get(n, -20.0)) for n in the_story.nodes}
+    last_signs = {n: last - timedelta(seconds=the_story.silent.get(n, -20.0)) for n in the_story.nodes}
     case = cases.Case(
         attempt=attempt,
         events=tuple(events_of(the_story, attempt, path)),
         active_faults=tuple(readings(the_story, the_story.active_faults)),
         shared={the_story.nodes[0]: ((attempt.submit_at, None),)} if the_story.shape.shared else {},
-        watched=heard,
+        watched=last_signs,
     )
     verdict = judge.judge(case, made_at=last + timedelta(minutes=6))
     assert verdict is not None

@@ -170,11 +170,11 @@ def streams(
         for n in range(N_CLIENTS):
             someone = web_keys.Viewer(user=f"user{n // 4}", operator=n % 4 == 0, proof=viewer.proof)
             many.append(live.stream(someone, routes.markup_of, lambda: True))
-        heard = [0]
+        n_received = [0]
 
         async def listen(stream: Any) -> None:
             async for _ in stream:
-                heard[0] += 1
+                n_received[0] += 1
 
         tasks = [asyncio.create_task(listen(stream)) for stream in many]
         await asyncio.sleep(3)
@@ -191,7 +191,7 @@ def streams(
             "clients": N_CLIENTS,
             "core_frac": round(cpu_s / took, 3),
             "database_core_frac": round((node_door.cpu_s(postmaster) - database_before_s) / took, 3),
-            "messages": heard[0],
+            "messages": n_received[0],
             "seconds": round(took, 1),
         }
 

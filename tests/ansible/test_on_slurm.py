@@ -87,11 +87,11 @@ def test_beside_the_sites_own_and_gone_again(box: cluster.Sandbox, tmp_path: Pat
             assert lay.slurm_conf.read_bytes() == before
             assert playbooks.picture(*ours) == untouched
             assert not any((place / name).exists() for name in ("lib", "etc"))
-            heard = len(agent.requests)
+            n_before = len(agent.requests)
             job = box.submit("echo path=$PYTHONPATH", output=str(tmp_path / "after"))
             box.wait(job, ["COMPLETED"], timeout_s=PATIENCE_S)
             assert str(place) not in (tmp_path / "after").read_text()
-            assert [r["op"] for r in agent.requests[heard:] if r["op"] == "prolog"] == []
+            assert [r["op"] for r in agent.requests[n_before:] if r["op"] == "prolog"] == []
         finally:
             agent.close()
 

@@ -310,7 +310,7 @@ def answering(
     acknowledges: bool = True,
 ) -> Iterator[list[load.Request]]:
     """An agent that delivers a heartbeat with `faults` again and again, and says of every request that it is done; the requests."""
-    stopped, heard = threading.Event(), threading.Event()
+    stopped, stored = threading.Event(), threading.Event()
     calls: list[load.Request] = []
 
     def live() -> None:
@@ -328,14 +328,14 @@ def answering(
             known = {r.request_id for r in calls}
             ack = door.deliver(heartbeat=beat, acknowledged=done)
             calls.extend(r for r in ack.requests if r.request_id not in known)
-            heard.set()
+            stored.set()
             stopped.wait(0.1)
         door.close()
 
     agent = threading.Thread(target=live)
     agent.start()
     try:
-        assert heard.wait(30), "no heartbeat was stored"
+        assert stored.wait(30), "no heartbeat was stored"
         yield calls
     finally:
         stopped.set()

@@ -107,11 +107,11 @@ def test_who_reads_an_open_stream_is_left_alone(world: World, port: int) -> None
     head = f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
         link.sendall(head.encode())
-        heard = b""
-        while b"event: beat" not in heard:  # five seconds, 25 looks
+        received = b""
+        while b"event: beat" not in received:  # five seconds, 25 looks
             piece = link.recv(1 << 16)
             assert piece
-            heard += piece
+            received += piece
 
 
 def test_one_address_has_not_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

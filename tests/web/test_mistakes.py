@@ -237,14 +237,14 @@ def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.Monk
             for n in range(N_PAGES - 1)
         ]
         many.append(live.stream(owner, render, lambda: True))
-        heard = 0
+        n_received = 0
         for one in many:
             await anext(one)
         for one in many:
-            heard += b"event: now" in await asyncio.wait_for(anext(one), 10)
+            n_received += b"event: now" in await asyncio.wait_for(anext(one), 10)
         for one in many:
             await one.aclose()
-        return heard
+        return n_received
 
     assert asyncio.run(look()) == N_PAGES
     assert max(Counter(calls).values()) == 1, "no question was asked twice"

@@ -100,16 +100,16 @@ def test_a_boot_after_the_end_without_an_epilog_is_a_crash(make: Any) -> None:
     assert (found.cause, found.node, found.confidence) == ("node_reboot", "n2", records.Confidence.LIKELY)
     over = crashed(make, boot, allocations=(allocation(make, released_s=2.0),))
     assert over.cause == "user_error"
-    heard = {"n1": make.end, "n2": make.end + timedelta(seconds=20)}
+    last_signs = {"n1": make.end, "n2": make.end + timedelta(seconds=20)}
     soon = make.event(-40.0, kind="node_boot", source="agent", severity=records.Severity.INFO)
-    assert crashed(make, soon, watched=heard).cause == "node_reboot"
+    assert crashed(make, soon, watched=last_signs).cause == "node_reboot"
     # Where no Prolog was heard of, that no Epilog was heard of says nothing.
-    assert crashed(make, soon, watched=heard, allocations=()).cause == "user_error"
+    assert crashed(make, soon, watched=last_signs, allocations=()).cause == "user_error"
 
 
 def test_a_reboot_of_a_node_that_was_heard_after_the_end_is_no_crash(make: Any) -> None:
     """An Epilog that hangs leaves no word, and the operator who reboots the node for it no crash; a boot at once may be one."""
     silence = {"kind": "node_boot", "source": "agent", "severity": records.Severity.INFO}
-    heard = {"n1": make.end, "n2": make.end + timedelta(seconds=300)}
-    assert crashed(make, make.event(-90.0, **silence), watched=heard).cause == "user_error"
-    assert crashed(make, make.event(-30.0, **silence), watched=heard).cause == "node_reboot"
+    last_signs = {"n1": make.end, "n2": make.end + timedelta(seconds=300)}
+    assert crashed(make, make.event(-90.0, **silence), watched=last_signs).cause == "user_error"
+    assert crashed(make, make.event(-30.0, **silence), watched=last_signs).cause == "node_reboot"

@@ -194,10 +194,10 @@ def test_an_agent_that_fell_silent_after_the_end_has_watched_it(make):
     silent = [make.event(4, node=n, **silence) for n in ("n1", "n2")]
     during = make.judge(*silent, watched={e.node: e.at for e in silent})
     assert during.confidence is C.POSSIBLE
-    heard = make.judge(
+    answering = make.judge(
         *silent
     )  # both agents were heard at the end: the way to us was cut, and they have watched all the same
-    assert (heard.confidence, heard.ruled_out) == (before.confidence, before.ruled_out)
+    assert (answering.confidence, answering.ruled_out) == (before.confidence, before.ruled_out)
 
 
 def test_a_fault_on_a_gpu_of_the_other_job_leaves_this_one_alone(make):

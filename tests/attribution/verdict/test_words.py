@@ -362,13 +362,13 @@ def test_a_node_whose_network_went_away_was_lost_by_it(make):
     """slurmctld gives a node up minutes after its last word; where the node itself went down, its links go along."""
     down = make.event(600.0, kind="eth_link", code="bond_down", device="bond0")
     lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
-    heard = {"n1": make.end + timedelta(minutes=9), "n2": make.end + timedelta(minutes=9)}
-    v = make.judge(down, attempt=lost, watched=heard)
+    last_signs = {"n1": make.end + timedelta(minutes=9), "n2": make.end + timedelta(minutes=9)}
+    v = make.judge(down, attempt=lost, watched=last_signs)
     assert (v.cause, v.node, v.domain) == ("eth_link", "n2", D.HARDWARE)
-    gone = {**heard, "n2": down.at + timedelta(seconds=5)}
+    gone = {**last_signs, "n2": down.at + timedelta(seconds=5)}
     assert make.judge(down, attempt=lost, watched=gone).cause == "node_lost"
     killed = make.finding("slurm_node_fail", message="CANCELLED DUE TO NODE FAILURE", detail={"first_cause": True, "role": "observation"})  # fmt: skip
-    alike = make.judge(down, killed, attempt=lost, watched=heard)
+    alike = make.judge(down, killed, attempt=lost, watched=last_signs)
     assert (alike.cause, alike.confidence) == (v.cause, v.confidence)
 
 
@@ -436,10 +436,10 @@ def test_a_job_on_one_node_is_lost_with_its_nodes_network(make):
     """It needs none itself, but Slurm does; a link that came back at once was none."""
     down = make.event(310.0, kind="eth_link", code="bond_down", device="bond0")
     alone = make.attempt(nodes=("n2",), state="NODE_FAIL", exit_code=0)
-    heard = {"n2": make.end + timedelta(minutes=9)}
-    assert make.judge(down, attempt=alone, watched=heard).cause == "eth_link"
+    last_signs = {"n2": make.end + timedelta(minutes=9)}
+    assert make.judge(down, attempt=alone, watched=last_signs).cause == "eth_link"
     up = make.event(300.0, kind="eth_link", code="link_up", device="bond0", severity=records.Severity.INFO)
-    assert make.judge(down, up, attempt=alone, watched=heard).cause == "node_lost"
+    assert make.judge(down, up, attempt=alone, watched=last_signs).cause == "node_lost"
 
 
 def test_a_link_that_went_down_is_why_ranks_lost_each_other_though_somebody_ended_the_job_much_later(make):

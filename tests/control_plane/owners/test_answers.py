@@ -303,11 +303,11 @@ def test_no_mail_waits_for_lines_in_accounting(mailing: context.Context, box: ma
     calls: list[str] = []
     inner = mailing.run_slurm
 
-    def heard(program: str, *arguments: str, environment: object = None) -> bytes:
+    def slurm(program: str, *arguments: str, environment: object = None) -> bytes:
         calls.append(program)
         return inner(program, *arguments, environment=environment)  # type: ignore[call-arg]
 
-    mailing.run_slurm = heard  # type: ignore[assignment]
+    mailing.run_slurm = slurm  # type: ignore[assignment]
     owe(mailing)
     judge(mailing, attempt(mailing))
     assert owners.run(mailing) == "1 mails"

@@ -69,16 +69,16 @@ def test_one_long_step_is_heard_of(
     """A single query of minutes says that it goes on, and nothing ticks after the end."""
     monkeypatch.setattr(progress, "SILENT_S", 0.0)
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
-    heard = threading.Event()
+    answered = threading.Event()
     show = progress.ProgressBar._show
 
     def shown(self: progress.ProgressBar) -> None:
         show(self)
-        heard.set()
+        answered.set()
 
     monkeypatch.setattr(progress.ProgressBar, "_show", shown)
     with progress.ProgressBar("attribute", None, "attempts"):
-        assert heard.wait(60)
+        assert answered.wait(60)
     assert "probing-ctl: attribute: 0 attempts in" in capsys.readouterr().err
 
 

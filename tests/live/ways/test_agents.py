@@ -125,7 +125,7 @@ def by_agents(config: settings.Settings, timeout_s: float = 20.0) -> session.Ses
     return session.Session(nodes, timeout_s=timeout_s)
 
 
-def heard(url: str, node: str) -> None:
+def wait_for_beat(url: str, node: str) -> None:
     """An agent that reports the job once and is silent from then on."""
     beat = records.AgentHeartbeat(cluster="c", node=node, at=datetime.now(UTC), jobs=(JOB,))
     delivery.Delivery(url, "c", node).deliver(heartbeat=beat)
@@ -178,7 +178,7 @@ def test_a_node_without_an_answer_is_named_in_time(
 ) -> None:
     """One agent has died since: the other's rows are there, and the silent one is a row of cluster.missing."""
     wait_for(postgres_url)
-    heard(postgres_url, "n2")
+    wait_for_beat(postgres_url, "n2")
     calls = by_agents(config, 3.0)
     for _ in range(20):  # the first one in time: a busy machine may need more than the first
         result = calls.sql("SELECT rank FROM cluster.ranks")
@@ -253,7 +253,7 @@ def test_whom_the_service_refuses_finds_the_answers_where_the_question_is(
         raise errors.NotPermitted("another user's")
 
     monkeypatch.setattr(source, "_service", lambda _: ask)
-    heard(postgres_url, "n1")
+    wait_for_beat(postgres_url, "n1")
     allocation = records.JobAllocation(cluster="c", node="n1", job_id=JOB, at=datetime.now(UTC), uid=7)
     delivery.Delivery(postgres_url, "c", "n1").deliver(allocations=[allocation])
     box = mailbox.JobMailbox(config, str(JOB))

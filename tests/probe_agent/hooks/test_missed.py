@@ -16,13 +16,13 @@ from probing_cluster.slurm_plugins.hooks import agent_call
 
 
 def take(socket: Path, only: Collection[Path] | None = None) -> list[int]:
-    heard: list[int] = []
+    received: list[int] = []
 
     async def hear(request: Mapping[str, Any], _: datetime) -> None:
-        heard.append(request["job_id"])
+        received.append(request["job_id"])
 
     asyncio.run(missed.take(socket, hear, only=only))
-    return heard
+    return received
 
 
 def test_a_note_is_read_only_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
