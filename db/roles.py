@@ -142,13 +142,13 @@ def agent_role_of(url: str, cluster: str, node: str) -> str | None:
         row = connection.execute(
             "SELECT role_name FROM probing.agent_role WHERE cluster = %s AND node = %s", [cluster, node]
         ).fetchone()
-        reported = connection.execute(_HEARD, {"cluster": cluster, "node": node}).fetchone()
+        reported = connection.execute(_LAST_REPORT, {"cluster": cluster, "node": node}).fetchone()
     if row is None and reported is None:
         raise errors.NotFound(f"node {node} of {cluster} has no agent's role, and no agent of it was heard")
     return None if row is None else str(row[0])
 
 
-_HEARD = """
+_LAST_REPORT = """
 SELECT FROM probing.agent_heartbeat WHERE cluster = %(cluster)s AND node = %(node)s
 UNION ALL SELECT FROM probing.check_now WHERE cluster = %(cluster)s AND node = %(node)s LIMIT 1
 """

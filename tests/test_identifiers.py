@@ -24,10 +24,11 @@ BANNED = frozenset(
         "says",
         "saying",
         "asked",
+        "heard",
     }
     | {"crowd", "crowds", "quiet", "loud", "scene", "triage", "hysteresis", "displaced", "standing"}
 )
-FIELD_TERMS = ("first_seen", "last_seen", "quiet_hours", "quiet_until", "quiet_s")
+FIELD_TERMS = ("first_seen", "last_seen", "quiet_hours", "quiet_until", "quiet_s", "heard_at", "heard_s")
 """Compounds that the field itself uses."""
 _TERMS = re.compile(rf"(?<![a-z])(?:{'|'.join(FIELD_TERMS)})(?![a-z])")
 

@@ -53,7 +53,7 @@ def post(
     found = {}
     for name, address in addresses.items():
         one = apprise.Apprise(asset=asset)
-        with _heard() as words:
+        with _log_messages() as words:
             if not one.add(_keyed(address, group)):
                 found[name] = "apprise does not support this address"
                 continue
@@ -74,7 +74,7 @@ def _keyed(address: str, group: str) -> str:
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[list[str]]:
+def _log_messages() -> Iterator[list[str]]:
     """Collects the library's log messages; it gives its reasons nowhere else."""
     words: list[str] = []
 

@@ -24,15 +24,15 @@ def _lost(make, **over):
     return make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2", **over)
 
 
-def _heard(make, after_end_s):
+def _last_signs(make, after_end_s):
     return {"n1": make.end + timedelta(seconds=30), "n2": make.end + timedelta(seconds=after_end_s)}
 
 
-@pytest.mark.parametrize("heard_s", [1, 300])
-def test_an_operators_order_is_quoted_with_its_author(make, heard_s):
+@pytest.mark.parametrize("answers_s", [1, 300])
+def test_an_operators_order_is_quoted_with_its_author(make, answers_s):
     """At once, before the agent's next beats; the node is not lost and no part of it is to blame."""
     order = _order(make)
-    v = make.judge(order, attempt=_lost(make), watched=_heard(make, heard_s))
+    v = make.judge(order, attempt=_lost(make), watched=_last_signs(make, answers_s))
     assert (v.cause, v.domain, v.node, v.confidence) == ("node_set_down", D.UNKNOWN, "n2", C.CERTAIN)
     assert v.summary == "n2 was set DOWN by root: PSU swap, ticket 4711."
     assert v.evidence == (order.event_id,)
@@ -43,7 +43,7 @@ def test_an_operators_order_is_quoted_with_its_author(make, heard_s):
 def test_an_order_for_a_node_that_was_silent_already_ended_nothing(make):
     """An operator marks a dead node: the node was lost."""
     silent = make.event(60, kind="agent_silent", source="agent", **INFO)
-    v = make.judge(_order(make), silent, attempt=_lost(make), watched=_heard(make, -60))
+    v = make.judge(_order(make), silent, attempt=_lost(make), watched=_last_signs(make, -60))
     assert v.cause == "node_lost"
 
 
@@ -52,7 +52,7 @@ def test_an_order_for_a_node_that_was_silent_already_ended_nothing(make):
 )
 def test_an_order_of_another_time_or_node_or_by_an_agents_word_ended_nothing(make, over):
     """Slurm ends the jobs of a node at the second in which it is set DOWN."""
-    v = make.judge(_order(make, **over), attempt=_lost(make), watched=_heard(make, -300))
+    v = make.judge(_order(make, **over), attempt=_lost(make), watched=_last_signs(make, -300))
     assert v.cause == "node_lost"
 
 
@@ -63,14 +63,14 @@ def test_a_job_that_failed_by_itself_is_not_the_orders(make):
 
 def test_no_silence_is_claimed_before_the_agents_beats_decide(make):
     """Its agent beat until the end: neither silence nor life is known in the first minute."""
-    v = make.judge(attempt=_lost(make), watched=_heard(make, -2))
+    v = make.judge(attempt=_lost(make), watched=_last_signs(make, -2))
     assert (v.cause, v.domain) == ("node_lost", D.UNKNOWN)
     assert "stopped answering" not in v.summary
     assert "not known yet" in v.summary
     silent = make.event(2, kind="agent_silent", source="agent", **INFO)
-    later = make.judge(silent, attempt=_lost(make), watched=_heard(make, -2))
+    later = make.judge(silent, attempt=_lost(make), watched=_last_signs(make, -2))
     assert "n2 stopped answering Slurm" in later.summary
-    alive = make.judge(attempt=_lost(make), watched=_heard(make, 90))
+    alive = make.judge(attempt=_lost(make), watched=_last_signs(make, 90))
     assert "kept reporting" in alive.summary
-    long_silent = make.judge(attempt=_lost(make), watched=_heard(make, -120))
+    long_silent = make.judge(attempt=_lost(make), watched=_last_signs(make, -120))
     assert "n2 stopped answering Slurm" in long_silent.summary
