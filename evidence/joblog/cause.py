@@ -37,8 +37,6 @@ _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
 """Reports that come at the end of a job, as Slurm's do."""
 _LAST_CHARS = 200
 _WORDS = re.compile(r"\w")
-_CHAIN_LINES = 400
-"""The traceback of an exception that was raised from another one has at most so many lines."""
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _ANNOUNCED_LINES = 3
@@ -358,8 +356,8 @@ class CauseCandidates:
         """The message of the last exception that was raised from `best`; empty without one."""
         last = best
         for later in self.held if "exception" in best.detail else ():
-            near = 0 < later.line - last.line <= _CHAIN_LINES and later.rank == best.rank
-            if near and later.detail.get("chained"):
+            began = later.detail.get("chained")
+            if began and began <= best.line < later.line and later.rank == best.rank:
                 last = later
         return "" if last.message == best.message else sanitize.clean(last.message, _LAST_CHARS)
 

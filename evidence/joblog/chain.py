@@ -161,10 +161,11 @@ class ExceptionChain:
     def ended(self, found: JobFinding, rank: int | None) -> JobFinding:
         """The exception; `instead_since` is set if it replaces the chain's earlier exceptions as the cause."""
         now = self._of.get(rank)
+        self.handled_at = frozenset()
         name = str(found.detail.get("exception", "")).rpartition(".")[2]
         if now is None or not name:
             return found
-        self._note_handler(now, found, rank)
+        found = self._note_handler(now, found, rank)
         raised = now.code.startswith("raise")
         expected = now.handled in _EXPECTED and now.handler is not None
         tried_else = expected and (not raised or now.below >= _DEEP)
@@ -173,25 +174,26 @@ class ExceptionChain:
         now.began, now.handled, now.handled_message = now.began or found.line, name, found.message
         now.renamed = ""
         if now.began != found.line:
-            found = replace(found, detail={**found.detail, "chained": True})
+            found = replace(found, detail={**found.detail, "chained": now.began})
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
             # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
-    def _note_handler(self, now: _Traceback, found: JobFinding, rank: int | None) -> None:
-        """Count the exceptions whose tracebacks begin in one function of the program, below its entry point."""
-        self.handled_at = frozenset()
+    def _note_handler(self, now: _Traceback, found: JobFinding, rank: int | None) -> JobFinding:
+        """Count the exceptions whose tracebacks begin in one function of the program, below its entry point; mark those that it handled."""
         frame = now.outermost
         if frame is None or frame[1] == "<module>" or _LIBRARY.search(frame[0]) or _OF_HYDRA in now.above:
-            return
+            return found
         if len(self._handlers) >= _MAX_HANDLERS and (rank, frame) not in self._handlers:
-            return
+            return found
         caught = self._handlers.setdefault((rank, frame), {})
         if len(caught) < _MAX_HANDLERS:
             caught[found.line] = _DIGITS.sub("", found.message)[:_WORDS_CHARS]
         if len(set(caught.values())) >= _HANDLER_TIMES:
-            self.handled_at = frozenset((*caught, found.line))
+            self.handled_at = frozenset(caught)
+            return replace(found, detail={**found.detail, "handled": True, "goes_on": True})
+        return found
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:

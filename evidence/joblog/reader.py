@@ -214,7 +214,6 @@ class JobLogReader:
             found = self._chain.ended(python.of_lost_parent(found, current.code), rank)
             if self._chain.handled_at:
                 self._candidates.handled_at(self._chain.handled_at)
-                found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
             if found.message.endswith(_USER_CODE) and len(self._user_code) < _MAX_TRACEBACKS:
                 self._user_code[rank] = record.line
             if python.named_only(found):

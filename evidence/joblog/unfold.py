@@ -14,7 +14,7 @@ from probing_cluster.evidence.joblog.messages import hccl, torch_nccl
 
 _HEADS = (grammar.TRACEBACK, "\\n\\tat ")
 _MAX_DEPTH = 3
-_NAMES_CHARS = 60
+_NAMES_CHARS, _ALL_NAMES_CHARS = 60, 600
 _MAX_LINES = 400
 
 
@@ -45,10 +45,10 @@ _LOGGER = re.compile(r"(?<=.)\[rank\d{1,8}\]:\[[EWFI]\d{0,4} ")
 _EXCEPTION = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception): \S")
 
 
-_GLUED = re.compile(
-    r"(?:\w{0,20}Error(?:: ?)?){0,16}\b\w{0,400}?(?P<name>(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|FileNotFound|NotImplemented)Error)(?=[A-Z]\w{0,20} [a-z]\w{0,20} )"
+_GLUED_NAME = re.compile(
+    r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|FileNotFound|NotImplemented)Error(?=[A-Z]\w{0,20} [a-z]\w{0,20} )"
 )
-"""Names of exceptions that several ranks wrote into one line, the last one without its colon."""
+"""The name of an exception directly before a sentence: other ranks wrote between it and its colon."""
 
 
 _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
@@ -60,8 +60,10 @@ def _unglued(text: str) -> list[str]:
 
     Of exceptions' names that ranks wrote into each other the last one stays.
     """
-    if "Error" in text[:_NAMES_CHARS] and (glued := _GLUED.match(text)):
-        text = f"{glued['name']}: {text[glued.end() :]}"
+    if "Error" in text[:_NAMES_CHARS] and (glued := _GLUED_NAME.search(text, 0, _ALL_NAMES_CHARS)):
+        others = text[: glued.start()].replace(":", " ").split()
+        if all(other.endswith("Error") for other in others):
+            text = f"{glued[0]}: {text[glued.end() :]}"
     if "][rank" in text and (bar := _BAR.search(text)):
         return [text[: bar.end()], text[bar.end() :]]
     found = _LOGGER.search(text) if "]:[" in text else None

@@ -293,6 +293,10 @@ def test_an_exception_carries_the_one_that_was_raised_from_it() -> None:
     assert "went_on" not in found.detail, "the exception that was raised from it ended the program, too"
     assert (alone := first(lines[:3])) is not None
     assert "raised_as" not in alone.detail
+    another = [*lines[:3], "", *(line.replace("KeyError: 'a'", "OSError: disk") for line in lines)]
+    assert (both := first(another)) is not None
+    assert both.message == "KeyError: 'a'"
+    assert "raised_as" not in both.detail, "the second chain began with another exception"
 
 
 def test_a_line_of_marks_is_not_what_the_job_printed_last() -> None:
