@@ -6,6 +6,7 @@ users' allocations, the node's checks and its lesser events wait for the next ho
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from probing_cluster.core import clock
@@ -45,12 +46,18 @@ class RowShares:
         kept = most(sightings, min(MAX_SIGHTINGS, int(left * ONE_JOB_FRAC)))
         while len(self._left) >= _MAX_USERS:
             del self._left[next(iter(self._left))]
-        self._left[uid] = max(0.0, left - own_rows - len(kept)), self._clock.monotonic_s()
+        n_rows = own_rows + sum(map(_rows, kept))
+        self._left[uid] = max(0.0, left - n_rows), self._clock.monotonic_s()
         return kept if left >= own_rows else None
 
     def _left_of(self, uid: int) -> float:
         left, at_s = self._left.pop(uid, (float(USER_ROWS), 0.0))
         return min(USER_ROWS, left + (self._clock.monotonic_s() - at_s) * USER_ROWS / _HOUR_S)
+
+
+def _rows(sighting: Sighting) -> int:
+    """The rows that it counts as, one and another per 4 KiB, as the database counts a node's (db/deliver.sql)."""
+    return 1 + len(json.dumps(sighting.detail, default=str)) // 4096
 
 
 def most(sightings: Sequence[Sighting], limit: int) -> list[Sighting]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from probing_cluster.core import clock
 from probing_cluster.probe_agent import children
@@ -21,16 +21,17 @@ STACKS_AT_ONCE, STACKS_OF_ONE = 3, 2
 """Processes whose stacks are read at once, of all users and of one: of some no stack can be read before its deadline."""
 MAX_CHARS = 60_000
 """Most characters of a snapshot, as JSON: of a longer detail the database keeps nothing (`probing.shortened_events`)."""
-_SHORTER = (
-    (8, 40, True),
-    (4, 25, True),
-    (1, 25, True),
-    (0, 25, False),
-    (0, 12, False),
-    (0, 5, False),
-    (0, 0, False),
+_SHORTER: Sequence[tuple[int, int, Literal["all", "of_groups", "last"]]] = (
+    (8, 40, "all"),
+    (4, 25, "all"),
+    (1, 25, "all"),
+    (0, 25, "of_groups"),
+    (0, 12, "of_groups"),
+    (0, 5, "of_groups"),
+    (0, 5, "last"),
+    (0, 0, "last"),
 )
-"""Threads beside the main one, frames of a stack, and whether all calls are kept, from the most to the least."""
+"""Threads beside the main one, frames of a stack, and which calls are kept: all, the last of each group, or the last."""
 _ENDED = "the process ended before its stack was read"
 
 
@@ -81,7 +82,7 @@ class SnapshotTaker:
             world = max((r.page.world_size or 0 for r in chosen), default=0)
             if world <= len({r.page.rank for r in chosen}):
                 return None
-            return self._detail(watched, [_shortened(self._page_fields(r)) for r in chosen], last=True)
+            return self._detail(watched, [_left_in_order(self._page_fields(r)) for r in chosen], last=True)
         # Who was ended with the job lived until then: only a death that was news is one.
         entries = [
             self._page_fields(r) | {"alive": r.page.phase != "ended" and not r.died_first} for r in chosen
@@ -184,14 +185,13 @@ def _fitted(detail: dict[str, Any]) -> dict[str, Any]:
     """The detail with as much of its stacks and calls as is kept; innermost frames, which say what a rank does, go last."""
     if _n_chars(detail) <= MAX_CHARS:
         return detail
-    for n_threads, n_frames, all_calls in _SHORTER:
-        entries = [_cut(entry, n_threads, n_frames, all_calls=all_calls) for entry in detail["ranks"]]
-        shorter = detail | {"ranks": entries, "shortened": True}
+    for n_threads, n_frames, calls in _SHORTER:
+        shorter = detail | {
+            "ranks": [_cut(entry, n_threads, n_frames, calls) for entry in detail["ranks"]],
+            "shortened": True,
+        }
         if _n_chars(shorter) <= MAX_CHARS:
-            return shorter
-    while shorter["ranks"] and _n_chars(shorter) > MAX_CHARS:
-        half = len(shorter["ranks"]) // 2
-        shorter |= {"ranks": shorter["ranks"][:half], "more": shorter["more"] + len(shorter["ranks"]) - half}
+            break
     return shorter
 
 
@@ -199,19 +199,23 @@ def _n_chars(detail: Mapping[str, Any]) -> int:
     return len(json.dumps(detail, default=str))
 
 
-def _cut(entry: dict[str, Any], n_threads: int, n_frames: int, *, all_calls: bool) -> dict[str, Any]:
+def _cut(entry: dict[str, Any], n_threads: int, n_frames: int, calls: str) -> dict[str, Any]:
     cut = {key: entry[key][:n_frames] for key in ("stack", "native") if isinstance(entry.get(key), list)}
     if isinstance(entry.get("other_stacks"), list):
         cut["other_stacks"] = [stack[:n_frames] for stack in entry["other_stacks"][:n_threads]]
-    if not all_calls:
-        cut["calls"] = list({call["group"]: call for call in entry["calls"]}.values())
+    if calls != "all":
+        cut["calls"] = _last_calls(entry) if calls == "of_groups" else entry["calls"][-1:]
     return entry | cut
 
 
-def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry with the last call of each group only, and without the time of its steps."""
-    calls = {call["group"]: call for call in entry["calls"]}
-    return entry | {"alive": False, "calls": list(calls.values()), "window": None}
+def _last_calls(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The last call of each group."""
+    return list({call["group"]: call for call in entry["calls"]}.values())
+
+
+def _left_in_order(entry: dict[str, Any]) -> dict[str, Any]:
+    """The short entry of a rank that ended in order: the last call of each group, and no time of its steps."""
+    return entry | {"alive": False, "calls": _last_calls(entry), "window": None}
 
 
 def _raised(page: pages.ProbePage) -> bool:

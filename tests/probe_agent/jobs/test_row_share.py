@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,6 +49,16 @@ def test_many_short_jobs_of_one_user_leave_the_nodes_rows_to_others() -> None:
     assert rows - 36_000 * (row_share.OWN_ROWS - 1) < 2 * row_share.USER_ROWS
     assert no_rows, "this is beyond any share"
     assert len(shares.take(2000, many) or ()) == row_share.MAX_SIGHTINGS
+
+
+def test_a_long_detail_counts_as_the_rows_that_the_database_counts() -> None:
+    """One and another for each 4 KiB: a user's snapshots use up no more than a share."""
+    shares = row_share.RowShares(SetClock(NOW))
+    long = dataclasses.replace(finding(1), detail={"ranks": "x" * 60_000})
+    before = shares._left_of(1000)
+    for _ in range(100):
+        assert shares.take_running(1000, [long]) == [long]
+    assert before - shares._left_of(1000) == 100 * 15
 
 
 def test_a_share_grows_back_within_an_hour() -> None:
