@@ -422,7 +422,10 @@ AS $allocations$
           ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.judged_at IS NOT NULL AND a.end_at >= g.at
         LEFT JOIN probing.job_allocation known
           ON known.cluster = p_cluster AND known.job_id = g.job_id AND known.node = p_node AND known.at = g.at
-        WHERE coalesce(g.gpu_uuids, known.gpu_uuids) IS DISTINCT FROM known.gpu_uuids
+        -- That a Prolog or an Epilog ran is evidence by itself, also of a job without GPUs: the node was there then.
+        WHERE known.job_id IS NULL
+           OR coalesce(g.released_at, known.released_at) IS DISTINCT FROM known.released_at
+           OR coalesce(g.gpu_uuids, known.gpu_uuids) IS DISTINCT FROM known.gpu_uuids
            OR coalesce(nullif(g.gpu_indices, ''), known.gpu_indices, '') <> coalesce(known.gpu_indices, '')
     ), stored AS (
         INSERT INTO probing.job_allocation AS a

@@ -324,24 +324,32 @@ def test_a_node_that_is_heard_of_again_reopens(
     assert (unjudged.attempts(store) == [attempt]) == reopened
 
 
-def test_gpus_told_late_reopen(
-    postgres_url: str, store: store_module.Store, judged: Callable[[], records.JobAttempt]
+@pytest.mark.parametrize("gpu_uuids", [("GPU-1",), None], ids=["with GPUs", "without"])
+def test_a_late_prolog_or_epilog_reopens(
+    gpu_uuids: tuple[str, ...] | None,
+    postgres_url: str,
+    store: store_module.Store,
+    judged: Callable[[], records.JobAttempt],
 ) -> None:
-    """The allocation of an attempt already judged says which GPUs it held; its release says nothing about that."""
+    """A node that crashed delivers it after the verdict: which GPUs the attempt held, that it ran there, and that the node outlived it."""
     attempt = judged()
     assert attempt.start_at is not None
     door = delivery.Delivery(postgres_url, "c", "n1")
     allocation = records.JobAllocation(
-        cluster="c", node="n1", job_id=attempt.job_id, at=attempt.start_at, gpu_uuids=("GPU-1",)
+        cluster="c", node="n1", job_id=attempt.job_id, at=attempt.start_at, gpu_uuids=gpu_uuids
     )
     other = dataclasses.replace(allocation, job_id=attempt.job_id + 1)
     door.deliver(allocations=[other])
     assert unjudged.attempts(store) == []
     door.deliver(allocations=[allocation])
     assert unjudged.attempts(store) == [attempt]
+    released = dataclasses.replace(allocation, released_at=attempt.end_at)
     judged()
-    door.deliver(allocations=[dataclasses.replace(allocation, released_at=attempt.end_at)])
-    assert unjudged.attempts(store) == []
+    door.deliver(allocations=[released])
+    assert unjudged.attempts(store) == [attempt]
+    judged()
+    door.deliver(allocations=[released, allocation])
+    assert unjudged.attempts(store) == [], "what is known already says nothing new"
 
 
 def test_what_we_did_reopens(store: store_module.Store, judged: Callable[[], records.JobAttempt]) -> None:
