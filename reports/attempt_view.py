@@ -27,6 +27,9 @@ FAILED_STATES = frozenset(
 STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 """States of attempts that a person or Slurm stopped; reports do not say that these died."""
 
+_NEAR_THE_END = 3
+"""Lines that a batch script's last commands print after the program that failed: `echo done`, `date`."""
+
 _PARTLY_READ = re.compile(r"\d of \d+ bytes")
 """Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
 
@@ -83,12 +86,14 @@ class AttemptView:
             return ""
         # Slurm keeps this code over a requeue, so a later start may carry the code of the first, whose steps the requeue killed.
         code = self.attempt.derived_exit_code if self.attempt.attempt == 1 else None
-        # An error after which the job still printed was often expected: a trial, a retry.
-        ends_in_error = any(not e.detail.get("behind") for e in self.own_errors)
+        # An error after which the job still printed much was often expected: a trial, a retry.
+        behind = min((int(e.detail.get("behind") or 0) for e in self.own_errors), default=_NEAR_THE_END + 1)
         if code:
             what = f"one of its steps ended with {phrase.status(code)}"
-        elif ends_in_error:
+        elif behind == 0:
             what = "its output ends with an error"
+        elif behind <= _NEAR_THE_END:
+            what = f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
         else:
             return ""
         return f"Slurm calls it COMPLETED because its batch script ended with 0, but {what}."

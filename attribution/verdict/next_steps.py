@@ -121,7 +121,7 @@ _LAST_COMMAND = (
 
 def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     """What to do about the program's own error, if its words or the way it ended show that; else empty."""
-    if winner.cause not in ("user_error", taxonomy.UNKNOWN):
+    if winner.cause not in ("user_error", "rank_killed", taxonomy.UNKNOWN):
         return ""
     own = [e.message for e in winner.evidence]
     beside = [f.event.message for f in view.findings] if winner.by_elimination else []

@@ -51,6 +51,8 @@ def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRo
         (1, 3, 4, "one of its steps ended with exit code 3."),
         (1, 0, 0, "its output ends with an error."),
         (1, None, 0, "its output ends with an error."),
+        (1, 0, 1, "its output has an error 1 line before its end."),  # the script's `echo done`
+        (1, 0, 3, "its output has an error 3 lines before its end."),
         (1, 0, 4, ""),  # it went on behind the error: a trial, a retry
         (1, 0, None, ""),
         (2, 143, None, ""),  # Slurm keeps the code of the start that was requeued

@@ -23,12 +23,12 @@ NEAR = timedelta(seconds=60)
 _AGAIN = timedelta(minutes=15)
 """A start that fails within this may have failed on its predecessor's unfinished checkpoint."""
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
-_DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
-"""Signals that often come from elsewhere (a watchdog, a server, memory): killed, terminated, bus error, abort."""
-_KILL, _TERM = 9, 15
-_SENT = frozenset({_KILL, _TERM})
+_DOUBTFUL_SIGNALS = {2: 0.55, 9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
+"""Signals that often come from elsewhere (a person, a watchdog, a server, memory): interrupt, kill, end, bus error, abort."""
+_INT, _KILL, _TERM = 2, 9, 15
+_SENT = frozenset({_INT, _KILL, _TERM})
 """Signals that somebody sends: no error of the program raises them."""
-_ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
+_ENDS_BY = {_KILL: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
 """Signal to the findings that report it."""
 _CRASHES = frozenset({6, 7, 9, 11, _TERM})
 """Signals that often end programs and are rare as exit codes."""
@@ -40,16 +40,17 @@ _MEANINGS = {
     13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
     24: "or 152, SIGXCPU: more processor time than ulimit -t allows",
     25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
+    120: "of Python: its standard output could not be written at its end, as into a closed pipe",
     123: "of xargs: a command that it ran failed",
     124: "of timeout(1): its time limit was reached",
     126: "of the shell: a command is not executable",
 }
-"""Usual meanings of exit codes of shells and tools; for a script's 128 + N Slurm may record N."""
+"""Usual meanings of exit codes; for a script's 128 + N Slurm may record N."""
 _NOT_SHOWN = "exited with a code other than 0, which the accounting does not show"
 _SHOWN_AS_0 = "failed, and Slurm records exit code 0, as of a script that ends with 128 (git's fatal errors)"
 _NOT_FOUND = 127
-_LOGGED_AS = {4: "Illegal instruction", 8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}  # fmt: skip
-"""Signal to the shell's words for it."""
+_LOGGED_AS = {_INT: "KeyboardInterrupt", 4: "Illegal instruction", 8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}  # fmt: skip
+"""Signal to the words of the shell, or of Python, for it."""
 _NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
 _HINTED, _WAITED = 0.6, 0.5
 """Weights of an exit code beside a hint at a machine, and of an exception for a missing answer beside a fault of a held part."""
@@ -141,7 +142,7 @@ def _is_alone(view: evidence_view.EvidenceView, first: records.HealthEvent) -> b
 
 
 def _ended_unlike_exception(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """True if a program alone on its node printed more after the exception and ended with another code than 1, or by a signal."""
+    """True if a program alone on its node printed more after the exception and ended unlike it."""
     if not _is_alone(view, first) or "exception" not in first.detail or not first.detail.get("behind"):
         return False
     return view.state == "FAILED" and (bool(view.signal) or view.attempt.exit_code not in (None, 0, 1))
@@ -252,10 +253,9 @@ def _by_exit(
     if signal in _SENT:
         made = claims.replace_claim(made, sentence=f"The program {words}; nothing shows who sent the signal")
     if caught is not None:
-        # A caught exception does not explain the exit code.
-        sentence = f"The program {words}"
+        both = (*evidence, caught)
         made = claims.replace_claim(
-            made, evidence=(*evidence, caught), by_elimination=False, sentence=sentence
+            made, evidence=both, by_elimination=False, sentence=f"The program {words}"
         )
     yield made
 

@@ -744,25 +744,34 @@ def test_a_launcher_that_lost_a_process_did_not_fail_by_itself(make):
     assert make.judge(later, attempt=make.attempt(exit_code=255), watched={}).cause == "user_error"
 
 
+TERMINATED = "srun: error: n1: task 0: Terminated"
+
+
 @pytest.mark.parametrize(
-    ("code", "kind", "cause", "words"),
+    ("code", "kind", "line", "cause", "words"),
     [
-        (15, "process_terminated", "rank_killed", "ended by signal 15 (SIGTERM)"),
-        (143, "process_terminated", "rank_killed", "ended by signal 15 (SIGTERM)"),
+        (15, "process_terminated", TERMINATED, "rank_killed", "ended by signal 15 (SIGTERM)"),
+        (143, "process_terminated", TERMINATED, "rank_killed", "ended by signal 15 (SIGTERM)"),
+        (2, "interrupted", "KeyboardInterrupt", "rank_killed", "ended by signal 2 (SIGINT)"),
+        (130, "interrupted", "KeyboardInterrupt", "rank_killed", "ended by signal 2 (SIGINT)"),
+        (2, "interrupted", "SystemExit: 2", "user_error", "exited with code 2 (of many tools: a wrong"),
         (
             15,
             None,
+            "",
             "user_error",
             "exited with code 15 (Slurm records the same of a script that ends with 143",
         ),
-        (3, None, "user_error", "exited with code 3, "),
+        (3, None, "", "user_error", "exited with code 3, "),
+        (120, None, "", "user_error", "exited with code 120 (of Python: its standard output"),
     ],
 )
-def test_an_exit_code_may_be_a_signals(make, code, kind, cause, words):
+def test_an_exit_code_may_be_a_signals(make, code, kind, line, cause, words):
     """Of a script that ends with 143 Slurm records 15; what the log says of the process decides."""
-    found = [make.finding(kind, message="srun: error: n1: task 0: Terminated")] if kind else []
+    found = [make.finding(kind, message=line)] if kind else []
     v = make.judge(*found, attempt=make.attempt(exit_code=code))
     assert (v.cause, words in v.summary) == (cause, True), v.summary
+    assert ("who interrupted it" in v.next_step) is ("SIGINT" in words)
 
 
 def test_memory_that_a_program_did_not_get_killed_nobody(make):
