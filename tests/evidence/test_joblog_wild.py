@@ -475,6 +475,8 @@ LAST_LINES = [
     ("cuDNN's later codes", "cuda_library_error", "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"),
     ("a file that ends early", "python_exception", "EOFError: Ran out of input"),
     ("a queue that ends", "python_consequence", "EOFError"),
+    ("a worker's own error passed on", "python_exception", "ValueError: bg worker died of a bad config"),
+    ("a lost worker", "python_consequence", "RuntimeError: a worker process died"),
     ("HDF5", "io_error", "OSError: Can't read data (file read failed: time = Mon Jan  1, errno = 5, error message = 'Input/output error', buf = 0x1)"),
     ("shared memory's descriptors", "too_many_open_files", "RuntimeError: unable to open shared memory object </torch_4150_29> in read-write mode: Too many open files (24)"),
     ("the loader's descriptors", "too_many_open_files", "RuntimeError: received 0 items of ancdata"),

@@ -143,6 +143,8 @@ _REMOTE_NAMES = frozenset({
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
     "CommClosedError", "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
+_OF_CODE = frozenset({"ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NameError", "AssertionError"})  # fmt: skip
+"""Exceptions about values and names: no peer's end raises them, whatever their text says of workers and connections."""
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _INTERRUPTED = re.compile(
     r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
@@ -322,7 +324,9 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if name in _INTERRUPTS:
         return make(FACTS, "interrupted", record, detail=detail)
     own_file = name == "EOFError" and found["text"]
-    if (name in _REMOTE_NAMES and not own_file) or _REMOTE_TEXT.search(found["text"]):
+    if (name in _REMOTE_NAMES and not own_file) or (
+        name not in _OF_CODE and _REMOTE_TEXT.search(found["text"])
+    ):
         return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:
         if _UNDEFINED.search(found["text"]):
