@@ -29,6 +29,8 @@ _GOES_ON_LINES = 3
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
 _STEPS_AFTER_END = 20
 """So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log."""
+_STEPS_OF_GRACE = 20
+"""Processes that ignore SIGTERM print on until KillWait is over: so many of their own steps count as one of another job's."""
 _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
@@ -251,8 +253,10 @@ class CauseCandidates:
             self._survived(listed=True)
             return
         if best.role is LineRole.END:
-            self._late_steps += self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
-            if self._late_steps >= _STEPS_AFTER_END:
+            own = self._progress.of_same_run(record.text)
+            if self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS:
+                self._late_steps += 1 if own else _STEPS_OF_GRACE
+            if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
         if not _can_be_survived(best):

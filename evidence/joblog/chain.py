@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
+from probing_cluster.evidence.joblog.grammar import USER, JobFinding, LineRole, Record
 
 _LINK = re.compile(r"\s*(?:(?P<handling>During handling of the above)|The above exception was the direct)")
 _FRAME = re.compile(r"\s*File \"(?P<file>[^\"]{1,400})\", line \d{1,7}, in (?P<function>\S{1,200})")
@@ -68,11 +68,15 @@ class _Traceback:
     """The line of the program in the last frame."""
     above: str = ""
     """The line above its head."""
+    head: int = 0
+    """Line of its head."""
 
 
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|\.pyx$")
 _HANDLER_TIMES = 3
-"""An exception that reaches the top of the program is printed once. So many different ones below one and the same function were caught there."""
+"""An exception that reaches the top of the program is printed once. So many different ones below one and the same function, with other output between them, were caught there."""
+_APART = 3
+"""The head of a traceback fewer lines below the last one's end: ranks of a gang that end together print theirs so."""
 _MAX_HANDLERS = 64
 _OF_HYDRA = "Error executing job with overrides"
 """Hydra leaves the frames above the program's own function out of its last traceback."""
@@ -144,7 +148,7 @@ class ExceptionChain:
         if now is not None:
             now.handler, now.outermost, now.below, now.code = now.outermost, None, 0, ""
         now = self._of[record.rank] = now or _Traceback()
-        now.above = above
+        now.above, now.head = above, record.line
 
     def inside(self, record: Record) -> None:
         """A line of a traceback."""
@@ -185,10 +189,13 @@ class ExceptionChain:
         frame = now.outermost
         if frame is None or frame[1] == "<module>" or _LIBRARY.search(frame[0]) or _OF_HYDRA in now.above:
             return found
+        if found.role is not LineRole.ROOT or found.domains != USER:
+            return found  # a lost peer or a machine's fault ends every rank, each in its own handler
         if len(self._handlers) >= _MAX_HANDLERS and (rank, frame) not in self._handlers:
             return found
         caught = self._handlers.setdefault((rank, frame), {})
-        if len(caught) < _MAX_HANDLERS:
+        apart = not caught or now.head - max(caught) >= _APART
+        if apart and len(caught) < _MAX_HANDLERS:
             caught[found.line] = _DIGITS.sub("", found.message)[:_WORDS_CHARS]
         if len(set(caught.values())) >= _HANDLER_TIMES:
             self.handled_at = frozenset(caught)

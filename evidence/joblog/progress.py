@@ -175,11 +175,14 @@ class GrowingLines:
         self._shapes[words] = (now, often + 1 if now > last else often if now == last else 0)
         return now > last
 
+    def knows(self, text: str) -> bool:
+        """Whether the first number of lines of these words has grown before."""
+        found = shape(text)
+        return found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
+
     def goes_on(self, text: str) -> bool:
         """Whether the line goes on with numbers that had grown before."""
-        found = shape(text)
-        known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
-        return known and self.grown(text)
+        return self.knows(text) and self.grown(text)
 
     def grows_on(self, text: str) -> bool:
         """Whether the line's number has grown for so long that no end of a program does it."""
@@ -206,6 +209,8 @@ class LogProgress:
         for line in before:
             self._known(line)
             self._growing.grown(line)
+        self._begun_anew: set[str] = set()
+        """Words of lines whose numbers went back after the error, as a new run's do."""
         self.steps = 0
         """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
@@ -221,6 +226,16 @@ class LogProgress:
         if (progress := read_counters(line)) and len(self._tracks) < _MAX_TRACKS:
             self._tracks[progress[0]] = progress[1]
             self._ordered.add(progress[0])
+
+    def of_same_run(self, text: str) -> bool:
+        """Whether the next line goes on with numbers from before the error; a new run begins its own."""
+        if (progress := read_counters(text)) is None:
+            return self._growing.knows(text)
+        words, now = progress
+        last = self._tracks.get(words)
+        if last is not None and now < last:
+            self._begun_anew.add(words)
+        return words in self._ordered and words not in self._begun_anew
 
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from probing_cluster.evidence.joblog import reader
@@ -89,6 +91,22 @@ def test_a_job_may_write_on_for_a_while_below_the_message_of_its_end() -> None:
     assert first_line([CANCELLED, *updates(60)]) == CANCELLED
 
 
+def steps(first_step: int, n: int) -> list[str]:
+    """Megatron's lines, a second apart."""
+    return [
+        f"[2026-03-02 14:02:{i % 60:02d}] iteration {i:6d}/  500000 | consumed samples: {i * 1024:12d} | elapsed time per iteration (ms): 1012.3"
+        f" | learning rate: 1.5E-04 | global batch size:  1024 | lm loss: {3 - i / 1e4:.6E} | grad norm: 0.{i % 1000:03d} | number of skipped iterations:   0 |"
+        for i in range(first_step, first_step + n)
+    ]
+
+
+@pytest.mark.parametrize("n", [40, 150])
+def test_ranks_that_ignore_the_end_print_on_with_their_own_numbers(n: int) -> None:
+    """Slurm sends SIGTERM and waits for KillWait, 30 s, before it kills."""
+    assert first_line([*steps(1, 99), LIMIT, *steps(100, n)]) == LIMIT
+    assert first_line([*steps(1, 99), LIMIT, *steps(1, 150)]) is None  # the run that was submitted next
+
+
 def test_a_number_that_grows_and_grows_below_an_error_is_progress() -> None:
     """A second job's here, that ran beside the first; its own end is the cause."""
     failed = ["ERROR: LoadError: UndefVarError: visc not defined", "in expression starting at a.jl:186"]
@@ -141,6 +159,32 @@ def test_what_one_function_catches_again_and_again_ends_nothing() -> None:
 def test_other_repeated_exceptions_stay_the_cause(lines: list[str]) -> None:
     """Ranks fail alike, and launchers leave out the frames above the program's own function."""
     assert first_line([*lines, LIMIT]) == ERRORS[0]
+
+
+OF_RANKS = (
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, remote process exited or there was a network error",
+    "RuntimeError: [Rank 2] Caught collective operation timeout",
+)
+
+
+@pytest.mark.parametrize(
+    "errors", [OF_RANKS, ERRORS], ids=["a machine's and lost peers", "one below the other"]
+)
+def test_ranks_that_end_each_in_its_own_handler_are_a_failure(errors: Sequence[str]) -> None:
+    """Every rank's `main` prints its exception, and then the job ends: nothing went on between them."""
+    printed = [line for error in errors for line in caught("main", error)[1:5]]
+    copied = "cp: cannot stat '/ckpt/last.pt': No such file or directory"
+    assert first_line([*WORK, *printed, copied]) == errors[0]
+
+
+@pytest.mark.parametrize(
+    "between", [[], ["Setting a default", "Error:"]], ids=["together", "with output between"]
+)
+def test_lost_peers_and_machines_are_never_handled_by_repetition(between: list[str]) -> None:
+    """Each rank of a gang that lost one prints another exception."""
+    printed = [line for error in OF_RANKS for line in [*caught("main", error)[1:5], *between]]
+    assert first_line([*WORK, *printed, "srun: error: n1: tasks 0-3: Exited with exit code 1"]) == OF_RANKS[0]
 
 
 def test_exceptions_that_ranks_wrote_into_each_other_are_read() -> None:
