@@ -267,6 +267,9 @@ class CauseCandidates:
         if not self._exited and self._script.go_on(best.message, best.kind, record.text):
             self._survived()
             return
+        if not self._exited and progress.succeeded(record.text):
+            self._survived(doubted=self.best)
+            return
         if self._progress.after_line(record.text, live=overwritten or record.dated):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS

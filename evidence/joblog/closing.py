@@ -46,7 +46,7 @@ _TAIL = re.compile(
 )
 _ANYWHERE = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
-    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not enough|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
+    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
     r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
     re.IGNORECASE,
 )
@@ -56,6 +56,14 @@ _ENDING = re.compile(
     r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
 )
 """A bad end without its reason."""
+_LEAVES = re.compile(
+    r"\W{0,6}(?:(?:[Pp]rogram|[Ss]cript|[Nn]ow|I'm) )?(?i:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?\W{0,4}$"
+)
+"""A program that only reports that it leaves: the line above may give the reason."""
+_WHY_IT_LEAVES = re.compile(
+    r"\b(?:(?:is|are|was) not (?:an?|in|the|one of)|not (?:found|valid|supported|a valid)|(?:does|do)(?: not|n't) (?:exist|match|have|contain)|cannot|can't|could(?: not|n't)|unable to|invalid|missing|no such|wrong|unknown|unsupported|must be|required)\b",
+    re.IGNORECASE,
+)
 _NONE = re.compile(
     r"^Loading required (?:package|namespace): |^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?\W{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
@@ -318,7 +326,8 @@ class Tail:
             if text.rstrip().endswith(":") and _DECIMAL.search(below) and not _is_sentence(below):
                 # The heading of a column of numbers.
                 continue
-            if _is_error(text, ended=ended):
+            leaves = looked_at == 2 and _LEAVES.match(below) and _WHY_IT_LEAVES.search(text)
+            if _is_error(text, ended=ended or bool(leaves)):
                 found = line, text
                 continue
             if progress.is_progress(text) or _went_well(text):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probing_cluster.core import digits, vocabulary
-from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
@@ -195,9 +195,11 @@ def _ended_the_step(new: JobFinding, best: JobFinding) -> bool:
 
 
 def _only_passes_on(finding: JobFinding) -> bool:
-    """Whether a tool such as make only reports that a command it ran has failed."""
-    of_tool = finding.kind == "program_error" and finding.detail.get("handled") is True
-    return of_tool and not finding.detail.get("panic")
+    """Whether a tool such as make only reports that a command failed, or a later command of the script lacks a file."""
+    if finding.kind != "program_error" or finding.detail.get("panic"):
+        return False
+    lacks = progress.is_of_script(finding.message) and "No such file" in finding.message
+    return lacks or finding.detail.get("handled") is True
 
 
 def killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:

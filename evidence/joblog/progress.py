@@ -107,7 +107,7 @@ def is_progress(text: str) -> bool:
 
 
 _GOES_ON = re.compile(
-    r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
@@ -286,6 +286,16 @@ def made_up_for(error: str, text: str) -> bool:
     """Whether `text` reports a new communicator of the process that printed `error`: the failed one was an attempt or a test."""
     found = _COMPLETE.match(text)
     return found is not None and error.lstrip().startswith(found["process"])
+
+
+_SUCCEEDED = re.compile(
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b"
+)
+
+
+def succeeded(text: str) -> bool:
+    """Whether a launcher (torchrun, DeepSpeed, Ray) reports that its workers ended well."""
+    return _SUCCEEDED.search(text) is not None
 
 
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")

@@ -238,3 +238,72 @@ def test_a_communicator_that_was_made_in_the_end_makes_up_for_one_that_was_not()
     assert first(failed) is not None
     assert first(f"{failed}\n{process}:2528991 {made}\niter 1") is None
     assert first(f"{failed}\ngpu-0110:77:78 {made}\niter 1") is not None
+
+
+@pytest.mark.parametrize(
+    ("last", "first_line"),
+    [
+        (["/data/bold.dtseries.nii is not a 4D image", "Exiting."], 0),
+        (["--mask: unknown file format", "exiting..."], 0),
+        (["No new files were found in /data/in", "exiting..."], None),
+        (["Early stopping: the loss did not improve", "Exiting."], None),
+        (["the old checkpoint is not in the list", "Saved the model", "Exiting."], None),
+    ],
+)
+def test_a_program_that_only_says_that_it_leaves_names_its_reason_above(
+    last: list[str], first_line: int | None
+) -> None:
+    """A bare `Exiting.` is how programs end, well or badly: the line right above it decides."""
+    found = [f for f in reader.read(["Loading the mask", "Processing bold", *last]) if f.first_cause]
+    assert [f.line - 3 for f in found] == ([] if first_line is None else [first_line])
+
+
+CRASH = "forrtl: severe (174): SIGSEGV, segmentation fault occurred"
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "wanted"),
+    [
+        ([CRASH], "grep: *scf1*: No such file or directory", CRASH),
+        ([CRASH], "ValueError: the result is empty", None),
+        (['stack.size() INTERNAL ASSERT FAILED at "../torch/a.cpp":964, please report a bug'], "n1:1:2 [0] NCCL WARN NET/IB : req 0/1 tag 3 collective mismatch error, local size 8 remote size 4", None),
+    ],
+    ids=["a crash, and the script's next command", "another program's own error", "an assertion that the program printed itself"],
+)  # fmt: skip
+def test_which_of_two_errors_is_the_cause(above: list[str], below: str, wanted: str | None) -> None:
+    """A later command that lacks a file follows from the crash; what a program printed and survived is weak."""
+    lines = ["step 1 loss 0.5", *above, below]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert lines[found.line - 1] == (wanted or below)
+
+
+SUCCEEDED = (
+    "torch.distributed.elastic.agent.server.api: [INFO] Local worker group finished (WorkerState.SUCCEEDED). Waiting 300 seconds for other agents to finish",
+    "[2024-04-22 23:11:09,475] [INFO] [launch.py:350:main] Process 1383784 exits successfully.",
+)
+
+
+@pytest.mark.parametrize("well", SUCCEEDED)
+def test_a_launcher_whose_workers_succeeded_had_no_failure(well: str) -> None:
+    """Unless a worker's bad end follows."""
+    error = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "KeyError: 'lr'"]
+    assert not any(f.first_cause for f in reader.read([*error, "gpu time: 1725.0", well]))
+    failed = "torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: 1) local_rank: 3 (pid: 1383787) of binary: python"
+    (found,) = [f for f in reader.read([*error, well, failed]) if f.first_cause]
+    assert found.message == "KeyError: 'lr'"
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        ("httpcore.ConnectError: [Errno 111] Connection refused", "python_exception"),
+        ("redis.exceptions.ConnectionError: Error 111 connecting to n1:6379. Connection refused.", "python_exception"),
+        ("distributed.comm.core.CommError: Connection refused", "python_consequence"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "python_consequence"),
+        ("RuntimeError: Connection closed by peer [127.0.0.1]:4242", "python_consequence"),
+    ],
+)  # fmt: skip
+def test_a_clients_server_is_no_peer(last: str, kind: str) -> None:
+    """The exception of a client library concerns its server; only ranks lose peers."""
+    (found,) = reader.read(["Traceback (most recent call last):", '  File "a.py", line 3, in f', last])
+    assert found.kind == kind

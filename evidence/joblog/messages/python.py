@@ -145,6 +145,10 @@ _REMOTE_NAMES = frozenset({
 })  # fmt: skip
 _OF_CODE = frozenset({"ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NameError", "AssertionError"})  # fmt: skip
 """Exceptions about values and names: no peer's end raises them, whatever their text says of workers and connections."""
+_OF_PEERS = re.compile(
+    r"(?:torch|torchrun|ray|dask|distributed|horovod|mpi4py|multiprocessing|concurrent|joblib|loky|asyncio|anyio|grpc|zmq|vllm|sglang|jax|jaxlib|tensorflow|deepspeed|lightning|pytorch_lightning|accelerate|paddle|mindspore|pyspark|py4j|builtins)\b"
+)
+"""Libraries whose processes are each other's peers; the exception of another library about a connection is of a client and its server."""
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _INTERRUPTED = re.compile(
     r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
@@ -324,9 +328,9 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if name in _INTERRUPTS:
         return make(FACTS, "interrupted", record, detail=detail)
     own_file = name == "EOFError" and found["text"]
-    if (name in _REMOTE_NAMES and not own_file) or (
-        name not in _OF_CODE and _REMOTE_TEXT.search(found["text"])
-    ):
+    of_client = "." in found["name"] and not _OF_PEERS.match(found["name"])
+    lost = name not in _OF_CODE and not of_client and _REMOTE_TEXT.search(found["text"])
+    if (name in _REMOTE_NAMES and not own_file) or lost:
         return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:
         if _UNDEFINED.search(found["text"]):

@@ -93,6 +93,7 @@ _ASSERTED = re.compile(
     r"|F(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,300}\.(?:cc|cpp|cu|cuh|h):\d{1,7}\] "
 )
 """Checks of the program's own that failed, and Google's loggers at their last level: the program ends there."""
+_THROWN = re.compile(r"(?:Error|Exception)\b|\bwhat\(\)|\bterminate called")
 _COORDINATOR = re.compile(
     r"(?:INFO:tensorflow:)?Error reported to Coordinator: (?:<class '(?P<a>[\w.]{1,120})'>, )?(?P<b>.{1,300})"
 )
@@ -133,7 +134,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _SANITIZER.match(text) or _LIBRARIES.match(text):
         return make(FACTS, "program_error", record)
     if _ASSERTED.match(text) and cuda.kind_of(text) not in cuda.ONLY_HARDWARE:
-        return make(FACTS, "program_error", record)
+        above, cut, _ = text.partition("INTERNAL ASSERT FAILED")
+        # PyTorch throws it: without the name of an exception before it, the program caught and printed it.
+        printed = cut and not _THROWN.search(above)
+        return make(FACTS, "program_error", record, detail={"handled": True} if printed else None)
     if _BUILDER.match(text) or _NO_RULE.match(text) or _THREADS.match(text) or _PIP.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True})
     if found := _COORDINATOR.match(text):
