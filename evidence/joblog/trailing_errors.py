@@ -189,6 +189,8 @@ class TrailingErrors:
         if lacks_file and self._last is not None and _NO_DIRECTORY.match(self._last.message):
             return self.take_last()
         weak = self._weak
+        if weak is not None and weak.kind == "net_ib_error" and found.kind == "rendezvous_failed":
+            return self.take_last(at_exit=True)
         if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:
             return None
         if found.kind not in _LACKS and not found.detail.get("missing"):

@@ -307,3 +307,41 @@ def test_a_clients_server_is_no_peer(last: str, kind: str) -> None:
     """The exception of a client library concerns its server; only ranks lose peers."""
     (found,) = reader.read(["Traceback (most recent call last):", '  File "a.py", line 3, in f', last])
     assert found.kind == kind
+
+
+UCX = "[1588956223.719348] [n1:55453:0]       ib_iface.c:623  UCX  ERROR iface=0x2535490: failed to create UD QP TX wr:256 sge:2 inl:64: Invalid argument"
+QUERY = "[1728047268.066920] [n1:1159291:0]       ib_verbs.h:84   UCX  ERROR ibv_exp_query_device(mlx5_0) returned 38: No space left on device"
+BOX = ["-" * 74, "No components were able to be opened in the pml framework.", "-" * 74]
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ([UCX, *BOX], UCX),
+        ([QUERY, *(f"Step {n} energy -12.{n}" for n in range(9))], None),
+        ([QUERY, *(f"particles: {n}" for n in "abcdefgh")], None),
+        ([QUERY], QUERY),
+    ],
+    ids=["MPI needed it", "the run went on", "it did something else", "nothing else"],
+)
+def test_an_adapter_that_ucx_could_not_set_up_counts_if_mpi_could_not_start(
+    lines: list[str], wanted: str | None
+) -> None:
+    """UCX goes on with other transports; errno's words for the adapter are about no disk."""
+    found = [f for f in reader.read(["Loading modules", *lines]) if f.first_cause]
+    assert [(f.message.strip(), f.kind) for f in found] == (
+        [] if wanted is None else [(wanted, "net_ib_error")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("MPI Error 15: MPI_ERR_TRUNCATE: message truncated", "program_error"),
+        ("[E socket.cpp:753] [c10d] The client socket has failed to connect to any network address of (6841231, 47389).", "rendezvous_failed"),
+    ],
+)  # fmt: skip
+def test_what_a_library_says_last_is_read(line: str, kind: str) -> None:
+    """Forms of MPI's error classes and of torch's store that end a program."""
+    (found,) = [f for f in reader.read(["starting", line]) if f.first_cause]
+    assert found.kind == kind

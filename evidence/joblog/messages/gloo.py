@@ -87,7 +87,7 @@ _UNIQUE_ID = re.compile(
 )
 """A rank asks the store for NCCL's id, which rank 0 writes."""
 _FAILED = re.compile(
-    r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",
+    r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|\[E[\w. :]{1,60}\] \[c10d\] The client socket has failed to connect to any network address\b|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",
     re.IGNORECASE,
 )
 _STORE_LOST = re.compile(

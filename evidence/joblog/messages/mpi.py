@@ -15,7 +15,7 @@ from probing_cluster.evidence.joblog.grammar import (
     Record,
     make,
 )
-from probing_cluster.evidence.joblog.messages import gloo, languages, process, python, rules, slurm
+from probing_cluster.evidence.joblog.messages import gloo, languages, nccl, process, python, rules, slurm
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
@@ -24,6 +24,7 @@ FACTS = {
     "host_memory_error": python.FACTS["host_memory_error"],
     "slurm_launch_failed": slurm.FACTS["slurm_launch_failed"],
     "program_error": languages.FACTS["program_error"],
+    "net_ib_error": nccl.FACTS["net_ib_error"],
 }
 _ABOUT = re.compile(
     r"(?:^|\s)=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"
@@ -116,6 +117,10 @@ _WRONG_NET = "UCX tried to reach another rank at an address that only this machi
 _UNREACHED = "UCX could not reach another rank: it is gone, or the network between them does not carry data."
 _REGISTERED = re.compile(r"ibv_reg_\w{0,20}mr\w{0,10}\(|failed to register address\b")
 _NOT_REGISTERED = "UCX could not register memory with the adapter: memory of a GPU taken for the host's, or a limit on locked memory."
+_DEVICE = re.compile(
+    r"(?:\S{1,40}: )?ibv_\w{1,40}\(|.{0,80}\bfailed to (?:create|open|query|allocate) .{0,40}\b(?:[QC]P|CQ|SRQ|PD|device|context)\b"
+)
+_NO_DEVICE = "UCX could not set up an adapter (a limit on locked memory, its driver or its firmware), and goes on without it where it can."
 _CALL = re.compile(
     r"\bucx (?:send|recv|isend|irecv|\w{1,20}) failed\b|\bFailed to (?:send|receive|recv|flush)\b"
 )
@@ -220,6 +225,9 @@ def _ucx(found: re.Match[str], record: Record, _context: JoblogContext) -> rules
     reason = found["text"] or found["pml"]
     if mention.begins_with_speaker(record.text):
         return rules.NEXT
+    if _DEVICE.match(reason) and not _REGISTERED.match(reason):
+        kind = "host_memory_error" if _NO_MEMORY.search(reason) else "net_ib_error"
+        return make(FACTS, kind, record, meaning=_NO_DEVICE, detail={"weak": True})
     if _NO_MEMORY.search(reason) and not _REGISTERED.match(reason):
         return make(FACTS, "host_memory_error", record)
     if _NO_WAY.search(reason):
