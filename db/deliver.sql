@@ -404,6 +404,7 @@ $checks$;
 -- Output   rows stored. What is new of a start whose verdict is given already is noted as late evidence.
 CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = on -- a few jobs of all that ever ran, by the tables' keys
 AS $allocations$
     WITH given AS (
         SELECT DISTINCT ON (r.job_id, r.at) r.*
