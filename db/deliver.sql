@@ -389,13 +389,15 @@ AS $checks$
         RETURNING 1
     ), latest AS (
         INSERT INTO probing.check_now AS n
-        SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at DESC
+        SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at > now() + interval '5 seconds', g.at DESC
         ON CONFLICT (cluster, node, name) DO UPDATE SET
             outcome = excluded.outcome, severity = excluded.severity, message = excluded.message,
             device = excluded.device, measured = excluded.measured, threshold = excluded.threshold,
             unit = excluded.unit, duration_s = excluded.duration_s, timed_out = excluded.timed_out,
             version = excluded.version, at = excluded.at, detail = excluded.detail
-        WHERE excluded.at >= n.at
+        -- A delivery that was given up may still come, within minutes of the one after it. Otherwise what comes last is the latest:
+        -- a time that is still to come, or that lies long before the one stored, is a wrong clock's.
+        WHERE excluded.at >= n.at OR excluded.at < n.at - interval '10 minutes' OR n.at > now() + interval '5 seconds'
     )
     SELECT count(*) FROM changed
 $checks$;
