@@ -17,10 +17,13 @@ def upgrade() -> None:
         sa.Column(
             "ahead_s",
             sa.Double(),
-            comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = the server dated it",
+            server_default=sa.text("0"),
+            comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = never, its node did not date it or an earlier release stored it",
         ),
         schema="probing",
     )
+    # Who dated the events that are there is in no column: 0 for them, without a write of any row; null for those to come.
+    op.alter_column("event_key", "ahead_s", server_default=None, schema="probing")
     op.alter_column(
         "event_key",
         "received_at",
