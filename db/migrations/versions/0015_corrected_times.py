@@ -24,6 +24,14 @@ def upgrade() -> None:
     )
     # Who dated the events that are there is in no column: 0 for them, without a write of any row; null for those to come.
     op.alter_column("event_key", "ahead_s", server_default=None, schema="probing")
+    # Few: the history asks which of its rows lie elsewhere now.
+    op.create_index(
+        "event_key_moved",
+        "event_key",
+        ["received_at"],
+        schema="probing",
+        postgresql_where=sa.text("ahead_s <> 0"),
+    )
     op.alter_column(
         "event_key",
         "received_at",
@@ -47,4 +55,5 @@ def downgrade() -> None:
     op.drop_column("job_allocation", "updated_at", schema="probing")
     op.drop_column("job_allocation", "received_at", schema="probing")
     op.alter_column("event_key", "received_at", comment="when it was stored, UTC", schema="probing")
+    op.drop_index("event_key_moved", "event_key", schema="probing")
     op.drop_column("event_key", "ahead_s", schema="probing")
