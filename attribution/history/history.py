@@ -16,6 +16,7 @@ comes from Postgres. A month that lacks late events is written again before Post
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -114,9 +115,9 @@ def incomplete(given: store.Store, directory: Path, months: Iterable[str]) -> li
         ):
             found.append(month)
             continue
-        n_rows = [_n_rows(_part(directory, kind, month)) for kind in _KINDS]
-        ((n_events,),) = (row.values() for row in given.rows(count, bounds))
-        if None in n_rows or n_rows[-1] < n_events:
+        *_, n_written = n_rows = [_n_rows(_part(directory, kind, month)) for kind in _KINDS]
+        (row,) = given.rows(count, bounds)
+        if n_written is None or None in n_rows or n_written < row["n_events"]:
             found.append(month)
     return found
 
@@ -168,6 +169,7 @@ def _placed(directory: Path, manifest: Manifest) -> Manifest:
         part = _part(directory, kind, manifest.placing)
         if _fresh(part).exists():
             _replace(_fresh(part), part)
+            _sync(directory / kind)
     done = replace(manifest, placing="")
     _write_manifest(directory, done)
     return done
@@ -370,9 +372,15 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 def _replace(fresh: Path, path: Path) -> None:
     """Puts a file that is on the disk into its place, so that a loss of power leaves it there."""
     fresh.replace(path)
-    for directory in (path.parent, path.parent.parent):
-        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:  # a file system that has no such call for directories
+            raise
+    finally:
+        os.close(opened)

@@ -404,7 +404,7 @@ def test_a_part_is_on_the_disk_before_the_manifest_names_it(year, tmp_path, monk
     def placed(fresh, path):
         assert str(fresh) in synced, path
         place(fresh, path)
-        assert synced[-2:] == [str(path.parent), str(path.parent.parent)]
+        assert synced[-1] == str(path.parent)
         steps.append(path.name)
 
     monkeypatch.setattr(history, "_replace", placed)
