@@ -389,13 +389,15 @@ AS $checks$
         RETURNING 1
     ), latest AS (
         INSERT INTO probing.check_now AS n
-        SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at DESC
+        SELECT DISTINCT ON (g.name) g.* FROM given g ORDER BY g.name, g.at > now() + interval '5 seconds', g.at DESC
         ON CONFLICT (cluster, node, name) DO UPDATE SET
             outcome = excluded.outcome, severity = excluded.severity, message = excluded.message,
             device = excluded.device, measured = excluded.measured, threshold = excluded.threshold,
             unit = excluded.unit, duration_s = excluded.duration_s, timed_out = excluded.timed_out,
             version = excluded.version, at = excluded.at, detail = excluded.detail
-        WHERE excluded.at >= n.at
+        -- A delivery that was given up may still come, within minutes of the one after it. Otherwise what comes last is the latest:
+        -- a time that is still to come, or that lies long before the one stored, is a wrong clock's.
+        WHERE excluded.at >= n.at OR excluded.at < n.at - interval '10 minutes' OR n.at > now() + interval '5 seconds'
     )
     SELECT count(*) FROM changed
 $checks$;
@@ -404,6 +406,7 @@ $checks$;
 -- Output   rows stored. What is new of a start whose verdict is given already is noted as late evidence.
 CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = on -- a few jobs of all that ever ran, by the tables' keys
 AS $allocations$
     WITH given AS (
         SELECT DISTINCT ON (r.job_id, r.at) r.*
@@ -456,19 +459,27 @@ AS $gap$
           FROM unnest(p_spans + tstzmultirange(p_gap)) AS span) AS spans
 $gap$;
 
--- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well.
--- Inputs   p_beat_at: the `at` of the heartbeat being stored; null when asking about the past.
-CREATE OR REPLACE FUNCTION probing.clock_offset(p_cluster text, p_node text, p_at timestamptz, p_beat_at timestamptz DEFAULT NULL)
-RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $offset$
-    SELECT make_interval(secs => coalesce(CASE WHEN p_beat_at > p_at + interval '5 seconds' THEN extract(epoch FROM p_beat_at - p_at)::double precision
-                                               WHEN p_beat_at > p_at - interval '30 seconds' THEN 0
-                                               ELSE measured.offset_s END, 0))
-    FROM (SELECT (SELECT c.offset_s FROM probing.node_clock c
-                  WHERE c.cluster = p_cluster AND c.node = p_node AND p_at BETWEEN c.from_at AND c.to_at + interval '10 minutes'
-                    AND c.is_sure
-                  ORDER BY c.from_at DESC LIMIT 1) AS offset_s) AS measured
-$offset$;
+-- An instant of a node's clock by the right clock: by the server's, or by the node's own where most agents show that the server's is off.
+-- Inputs   p_time: the instant; p_beat_at, p_server_at: the time of a heartbeat that the clock made about then, and when it was stored.
+-- A wrong clock of the server is what attribution takes it for (passes/node_clocks.py). Nothing was before the heartbeat that shows it.
+CREATE OR REPLACE FUNCTION probing.right_time(p_cluster text, p_node text, p_time timestamptz, p_beat_at timestamptz, p_server_at timestamptz)
+RETURNS timestamptz LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $time$
+    SELECT CASE WHEN ahead.s <> 0
+                 AND (SELECT count(DISTINCT c.node) + 1 FROM probing.node_clock c
+                      WHERE c.cluster = p_cluster AND c.node <> p_node AND abs(c.offset_s - ahead.s) <= 60
+                        AND p_server_at BETWEEN c.from_at - interval '15 seconds' AND c.to_at + interval '15 seconds')
+                     > greatest(1, (SELECT count(*) FROM probing.agent_heartbeat h
+                                    WHERE h.cluster = p_cluster AND h.received_at >= p_server_at - interval '10 minutes') / 2.0)
+                THEN least(p_time, p_beat_at)
+                ELSE least(p_time - make_interval(secs => ahead.s), p_server_at) END
+    FROM (SELECT coalesce(CASE WHEN p_beat_at > p_server_at + interval '5 seconds' THEN extract(epoch FROM p_beat_at - p_server_at)::double precision
+                               WHEN p_beat_at > p_server_at - interval '30 seconds' THEN 0
+                               ELSE (SELECT c.offset_s FROM probing.node_clock c
+                                     WHERE c.cluster = p_cluster AND c.node = p_node AND c.is_sure
+                                       AND p_server_at BETWEEN c.from_at AND c.to_at + interval '10 minutes'
+                                     ORDER BY c.from_at DESC LIMIT 1) END, 0) AS s) AS ahead
+$time$;
 
 -- The agent's own state: the one heard last, whatever its clock says, and when that was by the server's clock.
 -- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
@@ -547,7 +558,7 @@ AS $heartbeat$
         unwatched = CASE WHEN excluded.started_at IS NOT DISTINCT FROM h.started_at THEN h.unwatched
                          ELSE (SELECT CASE WHEN g.until > g.since + interval '1 minute' THEN probing.with_gap(h.unwatched, tstzrange(g.since, g.until))
                                            ELSE h.unwatched END
-                               FROM (SELECT least(h.at - probing.clock_offset(h.cluster, h.node, h.received_at), h.received_at) AS since,
-                                            least(excluded.started_at - probing.clock_offset(h.cluster, h.node, now(), excluded.at), now()) AS until) AS g)
+                               FROM (SELECT probing.right_time(h.cluster, h.node, h.at, h.at, h.received_at) AS since,
+                                            probing.right_time(h.cluster, h.node, excluded.started_at, excluded.at, now()) AS until) AS g)
                     END
 $heartbeat$;

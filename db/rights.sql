@@ -165,7 +165,7 @@ GRANT SELECT ON
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.readable(text), probing.listening(), probing.exported_until(), probing.job_ref(probing.job_attempt)
     TO probing_service, probing_operator, probing_reader;
-GRANT EXECUTE ON FUNCTION probing.is_question(jsonb) TO probing_service, probing_operator;
+GRANT EXECUTE ON FUNCTION probing.is_question(jsonb), probing.right_time(text, text, timestamptz, timestamptz, timestamptz) TO probing_service, probing_operator;
 GRANT EXECUTE ON FUNCTION probing.make_month(date), probing.drop_month(date) TO probing_service;
 GRANT EXECUTE ON FUNCTION probing.end_long_work(double precision, double precision, double precision, double precision)
     TO probing_service;

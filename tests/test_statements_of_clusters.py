@@ -21,6 +21,7 @@ VIEWS = {
 }  # fmt: skip
 OF_ALL: Mapping[str, tuple[str, str]] = {
     "attribution/history/sql/history_events.sql": ("e", "the history keeps the events of all clusters, each with its own"),
+    "attribution/history/sql/n_events.sql": ("e", "a month of the history is of all clusters"),
     "attribution/history/sql/only_events_of_coverage.sql": ("verdict", "by the ids of events"),
     "attribution/history/sql/pg_events.sql": ("e", "the figures keep to their cluster (fleet.base), the history has all"),
     "attribution/passes/node_clocks.py _CLUSTERS": ("c", "it names the clusters"),

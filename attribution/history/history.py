@@ -7,12 +7,16 @@
     events/month=…         events by time; node and sort as small integers, `row` their number in the history
     manifest.json          which months were exported, and when each
 
+A month is written beside its place, as `.part.new`. Once all of it is on the disk the manifest states that it is being placed; a crash
+from then on is made up for by the next export.
+
 Small integers make the joins cheap; the current rules give each sort of event its meaning. What changed since a month's export
 comes from Postgres. A month that lacks late events is written again before Postgres drops them.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -41,6 +45,7 @@ _SORT = ("kind", "code", "severity", "source", "recovered")
 _ROWS_A_MONTH = 1 << 29
 """Rows of a month are numbered from the months since 2000 times this: in order of time, however often it is written. Bulk keeps 40 bits."""
 _SQL = Path(__file__).parent / "sql"
+_KINDS = ("attempts", "attempt_nodes", "events")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,8 @@ class Manifest:
 
     exported_at: Mapping[str, datetime] = field(default_factory=dict)
     """Each exported month (2026-03), oldest first, to when its last export began."""
+    placing: str = ""
+    """The month whose written files are being put into their places; empty for none."""
 
     @property
     def months(self) -> tuple[str, ...]:
@@ -71,7 +78,8 @@ def read_manifest(directory: Path) -> Manifest:
     if isinstance(known, str):
         # Until 0.1.0 one time stood for all months. None was exported before its end.
         known = {month: _following(month).isoformat() for month in raw["months"]}
-    return Manifest(exported_at={month: datetime.fromisoformat(at) for month, at in known.items()})
+    exported_at = {month: datetime.fromisoformat(at) for month, at in known.items()}
+    return Manifest(exported_at=exported_at, placing=raw.get("placing", ""))
 
 
 def export(
@@ -82,7 +90,7 @@ def export(
     A month appears whole or not at all. The store records the directory, so that figures read both.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    manifest = read_manifest(directory)
+    manifest = _placed(directory, read_manifest(directory))
     month = manifest.months[-1] if manifest.months else None
     start = _following(month) if month else datetime(since.year, since.month, 1, tzinfo=UTC)
     while _following(f"{start:%Y-%m}") <= before:
@@ -93,14 +101,23 @@ def export(
 
 
 def incomplete(given: store.Store, directory: Path, months: Iterable[str]) -> list[str]:
-    """Those of these months that Postgres has events of which the history lacks."""
+    """Those of these months of whose events Postgres knows more than the history, or whose files cannot be read."""
     manifest = read_manifest(directory)
-    query = (_SQL / "late_events.sql").read_text("utf-8")
+    late, count = ((_SQL / f"{name}.sql").read_text("utf-8") for name in ("late_events", "n_events"))
     found = []
     for month in months:
         since = manifest.exported_at.get(month)
-        bounds = {"since": _first(month), "until": _following(month), "received": since and since - OVERLAP}
-        if since is None or given.rows(query, bounds):
+        bounds = {"since": _first(month), "until": _following(month)}
+        if (
+            since is None
+            or month == manifest.placing
+            or given.rows(late, {**bounds, "received": since - OVERLAP})
+        ):
+            found.append(month)
+            continue
+        *_, n_written = n_rows = [_n_rows(_part(directory, kind, month)) for kind in _KINDS]
+        (row,) = given.rows(count, bounds)
+        if n_written is None or None in n_rows or n_written < row["n_events"]:
             found.append(month)
     return found
 
@@ -109,7 +126,7 @@ def renew(
     given: store.Store, directory: Path, months: Iterable[str], at: clock.Clock = clock.SYSTEM
 ) -> list[str]:
     """Writes those of these months again that are exported and incomplete; returns them. No event that only the history has is lost."""
-    manifest = read_manifest(directory)
+    manifest = _placed(directory, read_manifest(directory))
     known = [month for month in months if month in manifest.exported_at]
     written = incomplete(given, directory, known)
     for month in written:
@@ -130,17 +147,50 @@ def _export_month(
     places = _places(attempts, nodes)
     keys = events.append_column("node_idx", nodes.of(events)).append_column("sort_idx", sorts.of(events))
     keys = keys.drop_columns(["cluster", "node", *_SORT])
-    written = directory / "events" / f"month={month}" / "part.parquet"
-    if written.exists():
-        keys = _with_dropped(keys, pq.ParquetFile(written).read())
+    written = _part(directory, "events", month)
+    if _n_rows(written) is not None:
+        moved = sources.fetch(uri, "moved_events", start, end, start)
+        keys = _with_dropped(keys, sources.unmoved(pq.ParquetFile(written).read(), moved))
     keys = keys.append_column("row", _numbers(month, keys.num_rows))
     nodes.save()
     sorts.save()
-    for table, kind in ((attempts, "attempts"), (places, "attempt_nodes"), (keys, "events")):
-        _write(directory / kind / f"month={month}" / "part.parquet", table)
-    done = replace(manifest, exported_at={**manifest.exported_at, month: now})
+    for table, kind in zip((attempts, places, keys), _KINDS, strict=True):
+        _write(_fresh(_part(directory, kind, month)), table)
+    done = replace(manifest, exported_at={**manifest.exported_at, month: now}, placing=month)
+    _write_manifest(directory, done)
+    return _placed(directory, done)
+
+
+def _placed(directory: Path, manifest: Manifest) -> Manifest:
+    """The manifest, once the files of the month that is being placed are where readers find them."""
+    if not manifest.placing:
+        return manifest
+    for kind in _KINDS:
+        part = _part(directory, kind, manifest.placing)
+        if _fresh(part).exists():
+            _replace(_fresh(part), part)
+            _sync(directory / kind)
+    done = replace(manifest, placing="")
     _write_manifest(directory, done)
     return done
+
+
+def _part(directory: Path, kind: str, month: str) -> Path:
+    return directory / kind / f"month={month}" / "part.parquet"
+
+
+def _fresh(path: Path) -> Path:
+    """Where a file is written before it takes its place: no reader of the directory takes a hidden file for a part."""
+    return path.with_name(f".{path.stem}.new")
+
+
+def _n_rows(part: Path) -> int | None:
+    """Rows of a file by its footer; None for one that is missing or has none, as a crash may leave it."""
+    try:
+        n_rows: int = pq.read_metadata(part).num_rows
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return None
+    return n_rows
 
 
 def _numbers(month: str, n_rows: int) -> pa.Array:
@@ -187,7 +237,8 @@ class _Index:
         rows = [{self._number: n, **dict(zip(self._columns, k, strict=True))} for k, n in self._known.items()]
         kinds = [pa.field(self._number, pa.int32())]
         kinds += [pa.field(c, pa.bool_() if c == "recovered" else pa.string()) for c in self._columns]
-        _write(self._path, pa.Table.from_pylist(rows, schema=pa.schema(kinds)))
+        _write(_fresh(self._path), pa.Table.from_pylist(rows, schema=pa.schema(kinds)))
+        _replace(_fresh(self._path), self._path)
 
 
 class HistoryAndPostgres:
@@ -232,7 +283,12 @@ class HistoryAndPostgres:
         found = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer", needed=needed)
         newer = sources.in_schema(found, schema)
         past = sources.ParquetSource(self._directory)
-        older = past.attempts(*span) if kind == "attempts" else past.events(*span)
+        if kind == "attempts":
+            older = past.attempts(*span)
+        else:
+            # What was corrected out of the span stands in the history with the time that it had.
+            moved = sources.fetch(self._uri, "moved_events", since, until, min(lasts))
+            older = sources.unmoved(past.events(*span), moved)
         known = newer.select(key).append_column("known", pa.array([True] * newer.num_rows, pa.bool_()))
         number = older.append_column("n", pa.array(range(older.num_rows), pa.int64())).select([*key, "n"])
         fresh = number.join(known, key, join_type="left anti")
@@ -293,16 +349,38 @@ def _following(month: str) -> datetime:
 
 def _write(path: Path, table: pa.Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.new")
-    pq.write_table(table, fresh, compression="zstd")
-    fresh.replace(path)
+    with path.open("wb") as stream:
+        pq.write_table(table, stream, compression="zstd")
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
-    plain = {"exported_at": {month: at.isoformat() for month, at in manifest.exported_at.items()}}
+    plain: dict[str, Any] = {
+        "exported_at": {month: at.isoformat() for month, at in manifest.exported_at.items()}
+    }
+    if manifest.placing:
+        plain["placing"] = manifest.placing
     fresh = directory / "manifest.json.new"
     with fresh.open("w", encoding="utf-8") as stream:
         json.dump(plain, stream)
         stream.flush()
         os.fsync(stream.fileno())
-    fresh.replace(directory / "manifest.json")
+    _replace(fresh, directory / "manifest.json")
+
+
+def _replace(fresh: Path, path: Path) -> None:
+    """Puts a file that is on the disk into its place, so that a loss of power leaves it there."""
+    fresh.replace(path)
+    _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:  # a file system that has no such call for directories
+            raise
+    finally:
+        os.close(opened)

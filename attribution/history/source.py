@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import datafusion
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from probing_cluster.attribution.verdict import signatures
@@ -184,6 +185,19 @@ class ParquetSource:
                 column, names[column].combine_chunks().take(table[number].combine_chunks())
             )
         return table
+
+
+def unmoved(events: pa.Table, moved: pa.Table) -> pa.Table:
+    """`events` without the rows whose times were corrected since: `moved` has their event_id, and at_us as it is now."""
+    if not moved.num_rows:
+        return events
+    now = moved.select(["event_id"]).append_column("now_us", moved["at_us"].cast(pa.int64()))
+    number = events.select(["event_id", "at_us"]).append_column(
+        "n", pa.array(range(events.num_rows), pa.int64())
+    )
+    both = number.join(now, "event_id", join_type="inner")
+    stale = both.filter(pc.not_equal(both["at_us"], both["now_us"]))["n"]
+    return events.filter(pc.invert(pc.is_in(number["n"], value_set=stale.combine_chunks())))
 
 
 def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

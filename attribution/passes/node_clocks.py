@@ -21,6 +21,9 @@ _BEAT = timedelta(seconds=15)
 _ALIKE_S = 60.0
 """Offsets within about this are the same: the server's clock is off if most nodes have it at one time."""
 _SQL = Path(__file__).parent / "sql"
+_RECEIVED = (
+    "SELECT h.received_at FROM probing.agent_heartbeat h WHERE h.cluster = :cluster ORDER BY h.received_at"
+)
 _CLUSTERS = "SELECT DISTINCT c.cluster FROM probing.node_clock c ORDER BY c.cluster"
 
 
@@ -111,9 +114,11 @@ def read(source: store.Store, cluster: str) -> NodeClocks:
     If most agents show the same offset at one time, the database's clock was off then, not theirs: theirs count as right.
     """
     rows = source.rows((_SQL / "node_clocks.sql").read_text("utf-8"), {"cluster": cluster})
+    received_at = [row["received_at"] for row in source.rows(_RECEIVED, {"cluster": cluster})] if rows else []
     spans: dict[str, list[ClockSpan]] = defaultdict(list)
     for row, n_alike in zip(rows, _n_alike(rows), strict=True):
-        if n_alike <= max(1, row["n_agents"] / 2):
+        n_agents = len(received_at) - bisect.bisect_left(received_at, row["from_at"] - _BEAT)
+        if row["is_sure"] and n_alike <= max(1, n_agents / 2):
             offset = timedelta(seconds=min(row["offset_s"], 10 * cases.CORRECTED_S))
             span = ClockSpan(row["from_at"], row["to_at"], offset, row["is_current"], row["is_settled"])
             spans[row["node"]].append(span)
@@ -121,7 +126,10 @@ def read(source: store.Store, cluster: str) -> NodeClocks:
 
 
 def _n_alike(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """For each span: the number of nodes whose clocks were off by about as much when it had just begun, its own included."""
+    """For each span: the number of nodes whose clocks were off by about as much when it had just begun, its own included.
+
+    Those that are not yet sure count, too: the database's clock jumps for all, and some clocks are sure before the others.
+    """
     by_offset: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         by_offset[_rounded(row)].append(row)

@@ -23,9 +23,10 @@ event_key = sa.Table(
     sa.Column(
         "ahead_s",
         sa.Double(),
-        comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = the server dated it",
+        comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = never, its node did not date it or an earlier release stored it",
     ),
     sa.Index("event_key_received_brin", "received_at", postgresql_using="brin", postgresql_with=SUMMARIZED),
+    sa.Index("event_key_moved", "received_at", postgresql_where=sa.text("ahead_s <> 0")),
     comment="One row per event ever accepted: written first, so that a second delivery adds nothing.",
 )
 node_request = sa.Table(

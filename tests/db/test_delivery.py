@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -300,6 +300,34 @@ def test_checks_are_stored_on_change(postgres_url: str, store: store_module.Stor
         assert store.checks(node)[0].at == at + timedelta(seconds=4)
     _delivery(postgres_url, "n1").deliver(checks=results[:5])
     assert len(_checks_since_ever(store, "n1")) == 3
+
+
+def _links(*results: tuple[str, float]) -> list[records.CheckResult]:
+    """Results of one check, each so many seconds from now."""
+    place: dict[str, Any] = {"cluster": "c", "node": "n1", "name": "ib_link", "severity": "high"}
+    now = datetime.now(UTC)
+    return [records.CheckResult(outcome=o, at=now + timedelta(seconds=s), **place) for o, s in results]
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "shown"),
+    [(7200, 0, "ok"), (300, 0, "ok"), (7200, 3600, "ok"), (0, -7200, "ok"), (-30, -60, "fail")],
+)
+def test_the_result_that_came_last_is_shown_whatever_the_nodes_clock(
+    postgres_url: str, store: store_module.Store, before_s: float, after_s: float, shown: str
+) -> None:
+    """A clock two hours ahead was set right, or a right one was set two hours back; a delivery that was late by a minute shows nothing new."""
+    for result in _links(("fail", before_s), ("ok", after_s)):
+        _delivery(postgres_url).deliver(checks=[result])
+    assert store.checks()[0].outcome == shown
+
+
+def test_of_one_delivery_the_result_of_the_right_clock_is_shown(
+    postgres_url: str, store: store_module.Store
+) -> None:
+    """Both waited in the node's spool; the clock was set right between them."""
+    _delivery(postgres_url).deliver(checks=_links(("fail", 7200), ("ok", 0)))
+    assert store.checks()[0].outcome == "ok"
 
 
 def test_a_clock_set_back_freezes_no_heartbeat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Any
 
 import msgspec
@@ -78,22 +79,40 @@ def _wait(wait: mesh.Wait) -> documents.MeshWait:
     )  # fmt: skip
 
 
-class _Looks(dict[int, float]):
-    """Per job when its nodes were last asked for stacks, by the monotonic clock."""
+class _Looks:
+    """The jobs whose nodes were asked for stacks a moment ago. Requests come in threads of their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked_s: dict[tuple[str, int], float] = {}
+
+    def claim(self, cluster: str, job_id: int, now_s: float) -> bool:
+        """True if the job's nodes may be asked now, by the monotonic clock: then they count as asked."""
+        with self._lock:
+            self._looked_s = {job: s for job, s in self._looked_s.items() if now_s - s < LOOK_EVERY_S}
+            is_first = (cluster, job_id) not in self._looked_s
+            self._looked_s.setdefault((cluster, job_id), now_s)
+            return is_first
+
+    def give_back(self, cluster: str, job_id: int) -> None:
+        """Nobody was asked after all."""
+        with self._lock:
+            self._looked_s.pop((cluster, job_id), None)
 
 
 def look(ask: operation.Ask) -> documents.Done:
     """Ask the job's nodes for their ranks' stacks and calls; they come within seconds."""
     service, gang = ask.site.service, read_jobs.gang_of(ask)
-    looks, now_s = service.memory(_Looks), service.clock.monotonic_s()
-    if now_s - looks.get(gang.job_id, float("-inf")) < LOOK_EVERY_S:
+    looks, n_nodes = service.memory(_Looks), 0
+    if not looks.claim(gang.cluster, gang.job_id, service.clock.monotonic_s()):
         return documents.Done(subject=gang.ref, outcome="its nodes were asked a moment ago")
-    n_nodes = gang_board.ask(service.store, gang)
+    try:
+        n_nodes = gang_board.ask(service.store, gang)
+    finally:
+        if not n_nodes:
+            looks.give_back(gang.cluster, gang.job_id)
     if not n_nodes:
         raise errors.NotFound(f"no node of job {gang.ref} is heard: nobody can be asked")
-    for job_id in [job for job, s in looks.items() if now_s - s >= LOOK_EVERY_S]:
-        del looks[job_id]
-    looks[gang.job_id] = now_s
     return documents.Done(
         subject=gang.ref,
         outcome=f"{n_nodes} node{'s' * (n_nodes > 1)} asked; their stacks come within seconds",

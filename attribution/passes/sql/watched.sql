@@ -1,16 +1,11 @@
 -- Last time at which each node was watched (its agent's last heartbeat, else the end of its own log), and the gaps before it. A heartbeat
--- counts by the server's clock if the node's was off (node_clocks.sql): one that ran ahead did not watch what came later. A node
+-- counts by the right clock (deliver.sql): one that ran ahead did not watch what came later. A node
 -- without an agent is watched while a file of its kernel log covers it; files that follow each other within a day are one log.
 -- Inputs   :cluster; :nodes; :since, :until  gaps outside of it are left out.
 -- Output   node, beats (true = an agent's heartbeat is known), last_at (null = never watched), gaps_from (null = no earlier agent), gaps_to: parallel arrays, oldest first.
 SELECT n.node, b.at IS NOT NULL AS beats, coalesce(logs.gaps_from, gaps.gaps_from) AS gaps_from, coalesce(logs.gaps_to, gaps.gaps_to) AS gaps_to,
        coalesce(
-           least(b.at - make_interval(secs => coalesce(
-                     (SELECT c.offset_s FROM probing.node_clock c
-                      WHERE c.cluster = :cluster AND c.node = n.node AND c.to_at >= b.received_at
-                        AND c.is_sure
-                      ORDER BY c.from_at DESC LIMIT 1), 0)),
-                 b.received_at),
+           probing.right_time(:cluster, n.node, b.at, b.at, b.received_at),
            logs.last_at,
            (SELECT e.at FROM probing.health_event e
             WHERE e.node = n.node AND e.cluster = :cluster AND e.source IN ('import', 'kernel')

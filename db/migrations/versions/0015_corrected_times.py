@@ -17,9 +17,20 @@ def upgrade() -> None:
         sa.Column(
             "ahead_s",
             sa.Double(),
-            comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = the server dated it",
+            server_default=sa.text("0"),
+            comment="seconds taken off the event's times, because its node's clock was ahead by so much; null = none, 0 = never, its node did not date it or an earlier release stored it",
         ),
         schema="probing",
+    )
+    # Who dated the events that are there is in no column: 0 for them, without a write of any row; null for those to come.
+    op.alter_column("event_key", "ahead_s", server_default=None, schema="probing")
+    # Few: the history asks which of its rows lie elsewhere now.
+    op.create_index(
+        "event_key_moved",
+        "event_key",
+        ["received_at"],
+        schema="probing",
+        postgresql_where=sa.text("ahead_s <> 0"),
     )
     op.alter_column(
         "event_key",
@@ -44,4 +55,5 @@ def downgrade() -> None:
     op.drop_column("job_allocation", "updated_at", schema="probing")
     op.drop_column("job_allocation", "received_at", schema="probing")
     op.alter_column("event_key", "received_at", comment="when it was stored, UTC", schema="probing")
+    op.drop_index("event_key_moved", "event_key", schema="probing")
     op.drop_column("event_key", "ahead_s", schema="probing")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -227,7 +229,7 @@ def test_only_what_changed_comes_from_postgres(two_exports, tmp_path, monkeypatc
 
     monkeypatch.setattr(sources, "fetch", counted)
     assert history.of(two_exports).events(SINCE, MAY).num_rows == 9
-    assert n_fetched == [1]
+    assert n_fetched == [1, 0]  # and no event that was moved
 
 
 def test_an_old_manifest_stands_for_the_ends_of_its_months(two_exports, tmp_path):
@@ -283,6 +285,192 @@ def test_a_month_with_late_events_is_written_again_and_loses_none(two_exports, m
     stored = history.pq.ParquetDataset(tmp_path / "events").read(["row", "at_us"]).sort_by("row")
     assert stored["at_us"].to_pylist() == sorted(stored["at_us"].to_pylist())
     assert len(set(stored["row"].to_pylist())) == stored.num_rows
+
+
+def grown(store, make, url):
+    """A late event and a late attempt of January: its renewal numbers the attempts anew."""
+    end = SINCE + timedelta(days=1)
+    begin = end - timedelta(hours=3)
+    delivery.Delivery(url, "c", "n9").deliver(events=[make.xid(31, 3, at=end, node="n9")])
+    store.upsert_attempts(
+        [make.attempt(job_id=99, submit_at=begin, start_at=begin, end_at=end, nodes=("n9",))]
+    )
+
+
+def stored(tmp_path, kind):
+    return history.pq.read_table(tmp_path / kind / "month=2026-01" / "part.parquet").to_pylist()
+
+
+@pytest.mark.parametrize("dies_at", ["attempts", "attempt_nodes", "events", "manifest"])
+def test_a_crash_while_a_month_is_written_again_leaves_it_as_it_was(
+    year, make, tmp_path, postgres_url, monkeypatch, dies_at
+):
+    """Its attempts were rewritten before their nodes: each had another one's. The next night writes all of it."""
+    history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    grown(year, make, postgres_url)
+    before = {kind: stored(tmp_path, kind) for kind in history._KINDS}
+    months, write, write_manifest = sources.ParquetSource(tmp_path), history._write, history._write_manifest
+
+    def dies(path, table):
+        if path.parent.parent.name == dies_at:
+            path.write_bytes(b"half")
+            raise KeyboardInterrupt
+        write(path, table)
+
+    def dies_at_the_manifest(directory, manifest):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(history, "_write", dies)
+    monkeypatch.setattr(history, "_write_manifest", dies_at_the_manifest)
+    with pytest.raises(KeyboardInterrupt):
+        history.renew(year, tmp_path, ["2026-01"])
+    assert {kind: stored(tmp_path, kind) for kind in history._KINDS} == before
+    assert months.events(SINCE, UNTIL).num_rows == 4
+    assert history.incomplete(year, tmp_path, ["2026-01"]) == ["2026-01"]
+    monkeypatch.setattr(history, "_write", write)
+    monkeypatch.setattr(history, "_write_manifest", write_manifest)
+    assert history.renew(year, tmp_path, ["2026-01"]) == ["2026-01"]
+    assert len(stored(tmp_path, "attempts")) == len(before["attempts"]) + 1
+
+
+@pytest.mark.parametrize("n_placed", [0, 1, 2, 3])
+def test_a_month_that_was_written_is_put_into_its_place_after_a_crash(
+    year, make, tmp_path, postgres_url, monkeypatch, n_placed
+):
+    """Between two of its files: until then Postgres drops nothing of it."""
+    history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    grown(year, make, postgres_url)
+    replace, places = history._replace, []
+
+    def dies(fresh, path):
+        if path.name == "part.parquet":
+            if len(places) == n_placed:
+                raise KeyboardInterrupt
+            places.append(path)
+        elif len(places) == 3:
+            raise KeyboardInterrupt
+        replace(fresh, path)
+
+    monkeypatch.setattr(history, "_replace", dies)
+    later = SetClock(datetime.now(UTC) + 2 * history.OVERLAP)
+    with pytest.raises(KeyboardInterrupt):
+        history.renew(year, tmp_path, ["2026-01"], later)
+    monkeypatch.setattr(history, "_replace", replace)
+    assert history.incomplete(year, tmp_path, ["2026-01"]) == ["2026-01"]
+    assert history.renew(year, tmp_path, ["2026-01"]) == []
+    assert history.incomplete(year, tmp_path, ["2026-01"]) == []
+    nodes = {r["node_idx"]: r["node"] for r in history.pq.read_table(tmp_path / "nodes.parquet").to_pylist()}
+    of = {r["attempt_id"]: r["nodes"] for r in stored(tmp_path, "attempts")}
+    assert all(nodes[r["node_idx"]] in of[r["attempt_id"]] for r in stored(tmp_path, "attempt_nodes"))
+    assert ["n9"] in of.values()
+
+
+@pytest.mark.parametrize("kind", ["attempts", "attempt_nodes", "events"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "gone"])
+def test_a_month_whose_file_was_lost_is_written_again_before_it_is_dropped(year, tmp_path, kind, damage):
+    """As a power failure left it: the name without the bytes. Only the manifest was looked at."""
+    history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    with year.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE probing.event_key SET received_at = at"))
+    part = tmp_path / kind / "month=2026-01" / "part.parquet"
+    whole = part.read_bytes()
+    part.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "gone": b""}[damage])
+    if damage == "gone":
+        part.unlink()
+    assert history.incomplete(year, tmp_path, ["2026-01", "2026-02"]) == ["2026-01"]
+    assert history.renew(year, tmp_path, ["2026-01"]) == ["2026-01"]
+    assert history.incomplete(year, tmp_path, ["2026-01"]) == []
+    assert part.read_bytes() == whole
+
+
+def test_a_month_with_fewer_events_than_postgres_is_not_complete(year, tmp_path):
+    """Whatever the reason: Postgres keeps what it has until the history has it."""
+    history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    with year.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE probing.event_key SET received_at = at"))
+    part = tmp_path / "events" / "month=2026-01" / "part.parquet"
+    history.pq.write_table(history.pq.ParquetFile(part).read().slice(1), part)
+    assert history.incomplete(year, tmp_path, ["2026-01", "2026-02"]) == ["2026-01"]
+
+
+def test_a_part_is_on_the_disk_before_the_manifest_names_it(year, tmp_path, monkeypatch):
+    """A power failure then leaves no name without its bytes: each file is synced, and the folder after each change of a name."""
+    synced, steps = [], []
+    monkeypatch.setattr(
+        os, "fsync", lambda opened: synced.append(str(Path(f"/proc/self/fd/{opened}").readlink()))
+    )
+    place = history._replace
+
+    def placed(fresh, path):
+        assert str(fresh) in synced, path
+        place(fresh, path)
+        assert synced[-1] == str(path.parent)
+        steps.append(path.name)
+
+    monkeypatch.setattr(history, "_replace", placed)
+    history.export(year, tmp_path, before=datetime(2026, 2, 2, tzinfo=UTC), since=SINCE)
+    assert steps == [
+        "nodes.parquet",
+        "sorts.parquet",
+        "manifest.json",
+        *["part.parquet"] * 3,
+        "manifest.json",
+    ]
+
+
+def moved(store, event_id, by_s):
+    """Corrects an event's time, as for a node whose clock was off."""
+    with store.engine.begin() as connection:
+        by = {"id": event_id, "s": by_s}
+        connection.execute(
+            sa.text(
+                "UPDATE probing.event_key SET at = at - make_interval(secs => :s), ahead_s = :s, received_at = now() WHERE event_id = :id"
+            ),
+            by,
+        )
+        connection.execute(
+            sa.text(
+                "UPDATE probing.health_event SET at = at - make_interval(secs => :s) WHERE event_id = :id"
+            ),
+            by,
+        )
+
+
+FEBRUARY = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def corrected(year, make, postgres_url, tmp_path):
+    """An event of February's first minutes that was exported, then corrected by an hour, into January."""
+    event = make.xid(79, 3, at=FEBRUARY + timedelta(minutes=30))
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[event])
+    with year.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE probing.event_key SET received_at = at"))
+    history.export(year, tmp_path, before=MARCH, since=SINCE, at=SetClock(MARCH + timedelta(days=2)))
+    moved(year, event.event_id, 3600)
+    return event
+
+
+@pytest.mark.parametrize(
+    "since", [SINCE, FEBRUARY - timedelta(minutes=30), FEBRUARY, FEBRUARY + timedelta(minutes=10)]
+)
+def test_an_event_that_was_corrected_after_its_export_is_there_once(corrected, year, tmp_path, since):
+    """At its true time, whether or not the span holds that."""
+    alone, joined = sources.PostgresSource(year.connection_uri()), history.of(year)
+    assert plain(joined.events(since, UNTIL)) == plain(alone.events(since, UNTIL))
+
+
+def test_the_months_that_a_corrected_event_left_and_came_to_are_written_again(corrected, year, tmp_path):
+    """Then Postgres may drop both, and the history holds it once."""
+    before = sources.PostgresSource(year.connection_uri()).events(SINCE, MARCH)
+    months = ["2026-01", "2026-02"]
+    later = SetClock(datetime.now(UTC) + 2 * history.OVERLAP)
+    assert history.renew(year, tmp_path, months, later) == months
+    assert history.incomplete(year, tmp_path, months) == []
+    with year.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM probing.health_event WHERE at < '2026-03-01'"))
+    assert plain(sources.ParquetSource(tmp_path).events(SINCE, MARCH)) == plain(before)
+    assert plain(history.of(year).events(SINCE, MARCH)) == plain(before)
 
 
 def test_figures_read_both(year, tmp_path):

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
+import alembic.command
 import psycopg
 import pytest
 
 from probing_cluster.attribution.passes import attribute, fetch, node_clocks
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import records
-from probing_cluster.db import bulk, delivery, partitions
+from probing_cluster.db import bulk, delivery, migrate, partitions
 from tests.set_clock import SetClock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -319,6 +320,21 @@ def test_events_that_no_agent_dated_keep_their_times(store, postgres_url, make):
     here.beat("n2")
     assert node_clocks.correct(store) == 0
     assert store.events() == sorted(known, key=lambda e: (e.at, e.event_id))
+
+
+def test_what_an_earlier_release_stored_keeps_its_times(store, postgres_url, make):
+    """It did not note who dated an event: the first pass after the upgrade took an hour off what Slurm had dated."""
+    here = Site(store, postgres_url, 3600.0)
+    known = [make.xid(31, at=here.now, source=source) for source in ("import", "slurm", "diagnostic")]
+    bulk.load_events(store.connection_uri(), known)
+    with store.engine.begin() as connection:
+        alembic.command.downgrade(migrate.config(connection), "node_clock")
+    migrate.upgrade(postgres_url)
+    here.beat("n2")
+    assert node_clocks.correct(store) == 0
+    assert store.events() == sorted(known, key=lambda e: (e.at, e.event_id))
+    here.deliver(make.xid(79, at=here.now + here.ahead))
+    assert node_clocks.correct(store) == 1
 
 
 def test_the_node_of_this_name_of_another_cluster_has_its_own_clock(store, postgres_url, make):

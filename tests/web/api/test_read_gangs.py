@@ -9,6 +9,8 @@ import pytest
 import web_world
 from web_world import OWNER, STRANGER, World
 
+from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.db import store as db_store
 from probing_cluster.web.live import rank_history
 
 
@@ -46,6 +48,35 @@ def test_a_look_asks_the_nodes_once(world: World) -> None:
     assert (found.status_code, found.headers["location"].partition("?")[0]) == (303, "/jobs/12")
     with pytest.raises(urllib.error.HTTPError, match="403"):
         world.client(STRANGER).look(12)
+
+
+def test_two_looks_at_once_ask_the_nodes_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second comes while the first still asks: both asked, and each could fail on what the other changed."""
+    world.store.upsert_attempts([gang_rows.attempt(12, "n1", "n2", user=OWNER)])
+    gang_rows.beat(world.store, 12, {r: gang_rows.row(r) for r in range(4)})
+    client, ask = world.client(OWNER), gang_board.ask
+    outcomes: list[str] = []
+
+    def slow(store: db_store.Store, gang: gang_board.BoardGang) -> int:
+        if not outcomes:
+            outcomes.append("")
+            outcomes[0] = client.look(12)["outcome"]
+        return ask(store, gang)
+
+    monkeypatch.setattr(gang_board, "ask", slow)
+    assert "2 nodes asked" in client.look(12)["outcome"]
+    assert outcomes == ["its nodes were asked a moment ago"]
+
+
+def test_a_look_that_asked_nobody_does_not_count(world: World) -> None:
+    """Once its nodes are heard, the next one asks them at once."""
+    world.store.upsert_attempts([gang_rows.attempt(12, "n1", "n2", user=OWNER)])
+    client = world.client(OWNER)
+    for _ in range(2):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            client.look(12)
+    gang_rows.beat(world.store, 12, {r: gang_rows.row(r) for r in range(4)})
+    assert "2 nodes asked" in client.look(12)["outcome"]
 
 
 def test_every_figure_over_time_has_its_unit(world: World) -> None:
