@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    node_faults,
     recovery,
     signatures,
     window,
@@ -106,6 +107,7 @@ def _staying_down(
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
     alone = len(view.attempt.nodes) < 2 and not window.given_up(view.attempt)
+    step = node_faults.longest_step(view)
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight == 0:
@@ -123,7 +125,7 @@ def _staying_down(
         ]
         if sighting.event.code in records.ADAPTER_CODES:
             later = []  # after an adapter fault, all work in progress on it is lost
-        near = abs(view.onset_at - sighting.at) <= _FELT
+        near = -_FELT <= sighting.at - view.onset_at <= _FELT + step
         back = later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP)
         counted = sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True
         if back or counted or (not later and _came_back_unseen(view, sighting, read)):
