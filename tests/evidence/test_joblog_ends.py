@@ -307,3 +307,15 @@ def test_a_clients_server_is_no_peer(last: str, kind: str) -> None:
     """The exception of a client library concerns its server; only ranks lose peers."""
     (found,) = reader.read(["Traceback (most recent call last):", '  File "a.py", line 3, in f', last])
     assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["socket.gaierror: [Errno -2] Name or service not known", "socket.herror: [Errno 1] Unknown host", "socket.timeout: timed out"],
+)  # fmt: skip
+def test_an_exception_whose_name_begins_with_a_small_letter_is_one(line):
+    """Right below the frames; Python 3.9 and older print socket.timeout."""
+    found = first(f"{TRACE}\n{line}")
+    assert found is not None
+    assert (found.kind, found.message) == ("python_exception", line)
+    assert first(f"{TRACE}\nKeyError: 'lr'\n{line}").message == "KeyError: 'lr'"

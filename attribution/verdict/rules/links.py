@@ -53,12 +53,18 @@ def _reached_out(view: evidence_view.EvidenceView, node: str) -> bool:
     """
     if any(s.event.node == node and s.signature.role is signatures.Role.ROOT for s in view.of(MOUNT)):
         return True
+    if _missed_a_host(view):
+        return True
     signs = [f.signature for f in view.findings]
     own, hint = findings.FindingRole.OWN, findings.FindingRole.HINT
     return any(
         (s.role in (own, hint) and not s.allows.isdisjoint(CAUSES)) or (s.role is hint and MOUNT in s.allows)
         for s in signs
     )
+
+
+def _missed_a_host(view: evidence_view.EvidenceView) -> bool:
+    return any(findings.misses_a_host(f.event) for f in view.findings)
 
 
 def _gave_up_before(view: evidence_view.EvidenceView) -> bool:
@@ -107,6 +113,7 @@ def _staying_down(
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
     alone = len(view.attempt.nodes) < 2 and not window.given_up(view.attempt)
+    missed = _missed_a_host(view)
     step = node_faults.longest_step(view)
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
@@ -114,6 +121,8 @@ def _staying_down(
             return weight
         if alone and not _reached_out(view, sighting.event.node):
             return 0.0
+        if alone and missed:
+            weight = min(2 * weight, 1.0)  # `claims.weigh` halves it, for it may need no network
         if view.crashed:
             # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5
@@ -176,4 +185,4 @@ def _felt(view: evidence_view.EvidenceView, cause: str) -> bool:
     hints = [f for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if cause == "eth_link" and any(f.event.kind == "gloo_connection_reset" for f in view.findings):
         return True
-    return not view.findings or any(f.signature.supports("ib_link") for f in hints)
+    return not view.findings or _missed_a_host(view) or any(f.signature.supports("ib_link") for f in hints)
