@@ -130,7 +130,7 @@ def _staying_down(
             t
             for n in recovery.part_names(sighting)
             for t in backs.get((sighting.event.node, n), [])
-            if t > sighting.last_at
+            if sighting.last_at < t <= max(view.end_at, sighting.at + _FLAP)
         ]
         if sighting.event.code in records.ADAPTER_CODES:
             later = []  # after an adapter fault, all work in progress on it is lost

@@ -50,8 +50,16 @@ def io_error(make, path):
         ({}, False),
         ({"work_dir": "/scratch/alice"}, True),
         ({"exit_code": 0, "exit_signal": 9}, True),
+        ({"exit_code": 137}, True),
+        ({"exit_code": 124}, True),
     ],
-    ids=["it exits by itself", "it works there", "it was killed"],
+    ids=[
+        "it exits by itself",
+        "it works there",
+        "it was killed",
+        "a shell's code for it",
+        "timeout(1) ended it",
+    ],
 )
 def test_a_job_that_exits_by_itself_did_not_wait_for_a_mount_that_hangs(make, over, sure):
     """A process that uses the mount waits; it does not end with a code of its own."""
