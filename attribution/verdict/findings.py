@@ -148,7 +148,7 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "stale_lock_file"
     if event.kind in _RAISED and _UNRESOLVED.search(event.message):
         return "name_not_resolved"
-    if event.kind in _RAISED and _UNREACHED.search(event.message):
+    if event.kind in _RAISED and _got_no_answer(event.message):
         return "host_not_reached"
     if event.kind in _RAISED and _NO_ACCOUNT.search(event.message):
         return "account_not_found"
@@ -173,6 +173,7 @@ _UNREACHED = re.compile(
     re.IGNORECASE,
 )
 """A host that did not answer: it is down, nothing leads to it from there, or the node's network is down."""
+_NOBODY_LISTENED = re.compile(r"\bconnection refused|\[Errno 111\]|\bECONNREFUSED\b", re.IGNORECASE)
 _BROKEN = re.compile(
     r"\bconnection (?:was )?(?:reset|refused|aborted|closed|lost)|\bbroken pipe|\bpeer\b", re.IGNORECASE
 )
@@ -196,7 +197,12 @@ _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 def misses_a_host(event: records.HealthEvent) -> bool:
     """True if the error's words show that a host could not be looked up or did not answer."""
-    return bool(_UNRESOLVED.search(event.message) or _UNREACHED.search(event.message))
+    return bool(_UNRESOLVED.search(event.message)) or _got_no_answer(event.message)
+
+
+def _got_no_answer(message: str) -> bool:
+    # Whoever refuses a connection was reached.
+    return bool(_UNREACHED.search(message)) and not _NOBODY_LISTENED.search(message)
 
 
 def names_the_network(event: records.HealthEvent) -> bool:

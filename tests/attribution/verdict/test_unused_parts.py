@@ -141,10 +141,17 @@ def test_a_job_on_one_node_that_reached_no_host_lost_its_link(make, message, kin
 
 @pytest.mark.parametrize(
     ("message", "ruled_out"),
-    [("ConnectionResetError: [Errno 104] Connection reset by peer", False), ("KeyError: 'lr'", True)],
+    [
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", False),
+        (
+            "urllib3.exceptions.NewConnectionError: Failed to establish a new connection: [Errno 111] Connection refused",
+            False,
+        ),
+        ("KeyError: 'lr'", True),
+    ],
 )
 def test_a_link_is_not_ruled_out_beside_an_error_of_the_network(make, message, ruled_out):
-    """The other side may have reset the connection, so the link is not accused either."""
+    """The other side reset or refused the connection, so the link is not accused either."""
     v = make.judge(*link_down(make), raised(make, message), attempt=one_node(make, exit_code=1))
     assert v.cause == "user_error"
     assert any("has no peers" in s for s in v.ruled_out) is ruled_out
