@@ -262,6 +262,10 @@ BY_SIGNAL = 128
 """A shell ends with this number and that of the signal that ended its command."""
 
 
+OF_TIMEOUT = 124
+"""timeout(1) ends with this number when its limit was reached: the command did not end by itself."""
+
+
 def signal_of(code: int) -> int:
     """The signal that an exit code stands for, as shells give it; 0 for a code of the program's own."""
     return code - BY_SIGNAL if BY_SIGNAL < code < BY_SIGNAL + 32 else 0

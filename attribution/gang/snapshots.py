@@ -41,6 +41,8 @@ class Gang:
     """Nodes with a snapshot."""
     onset_at: datetime
     """Time of its last progress."""
+    longest_step: timedelta
+    """`longest_step` of its stalls."""
 
 
 _LONGEST_S = 30 * 86400.0
@@ -80,7 +82,31 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
         evidence=evidence,
         nodes=frozenset(last),
         onset_at=max(began) if began else min(e.at for e in evidence),
+        longest_step=longest_step(probe_events),
     )
+
+
+BOUND_STEPS = 3.0
+"""A training rank's bound is at least this many of its longest steps (probe_agent/ranks/stall.py)."""
+_LEARNT_AFTER = 5
+"""Until a rank has made more steps than this, its bound rests on none."""
+_LONGEST_STEP_S = 3600.0
+"""Longest step, or validation between two steps, that counts: ranks report their bounds themselves."""
+
+
+def longest_step(events: Iterable[records.HealthEvent]) -> timedelta:
+    """How long the stalled ranks may have computed after their last step, as if nothing were wrong; zero if unknown.
+
+    A stall's bound is learnt from the rank's own steps, so a step, or a validation between two steps, takes a third of it at most.
+    """
+    bounds_s = [
+        digits.number(e.threshold) or 0.0
+        for e in events
+        if e.kind == STALL
+        and e.detail.get("phase", "training") == "training"
+        and (digits.index(e.detail.get("steps")) or 0) > _LEARNT_AFTER
+    ]
+    return timedelta(seconds=min(max(bounds_s, default=0.0) / BOUND_STEPS, _LONGEST_STEP_S))
 
 
 def judge(

@@ -93,7 +93,9 @@ def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 
 
 def _unused_links(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    """Names a link fault that came while a job on one node ran, and that no claim rests on."""
+    """Names a link fault that came while a job on one node ran, and that no claim rests on; nothing if its errors name the network."""
+    if any(findings.names_the_network(f.event) for f in view.findings):
+        return
     rivals = {r.cause for r in (*ranking.rivals, *ranking.absorbed)}
     during = (
         s for s in view.of(*_LINKS) if s.when is evidence_view.EventPhase.RUNNING and not s.still_active

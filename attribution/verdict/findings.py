@@ -148,6 +148,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "stale_lock_file"
     if event.kind in _RAISED and _UNRESOLVED.search(event.message):
         return "name_not_resolved"
+    if event.kind in _RAISED and _got_no_answer(event.message):
+        return "host_not_reached"
     if event.kind in _RAISED and _NO_ACCOUNT.search(event.message):
         return "account_not_found"
     return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
@@ -157,10 +159,25 @@ _READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\bEROFS\b", re.IGNO
 _RAISED = frozenset({"python_exception", "program_error"})
 _UNRESOLVED = re.compile(
     r"NameResolutionError|\bName or service not known|\bTemporary failure in name resolution|\bgetaddrinfo failed"
-    r"|\bCould not resolve host|\bnodename nor servname provided|\bFailed to resolve '",
+    r"|\bCould not resolve host|\bnodename nor servname provided|\bFailed to resolve '|\bsocket\.[gh]\w{0,4}error\b|\bUnknown ?Host(?:Exception)?\b"
+    r"|\bNo address associated with hostname",
     re.IGNORECASE,
 )
 """A host name that could not be resolved: misspelt, or the node's name service or network is down."""
+_UNREACHED = re.compile(
+    r"\bNo route to host|\b(?:Network|Host) is (?:unreachable|down)\b|\bE(?:NET|HOST)(?:UNREACH|DOWN)\b|\bETIMEDOUT\b|\[Errno (?:100|101|110|112|113)\]"
+    r"|\bconnect(?:ion|ing)?\b.{0,120}\btime[ds]?[ -]?out|\b(?:Connect|Read) ?Timeout(?:Error)?\b|\bRead timed out|\bsocket\.timeout\b"
+    r"|\btimeout (?:connecting to|reading from)\b|\burlopen error timed out|\bServerSelectionTimeout"
+    r"|\bfailed to establish a new connection|\bcould(?:n't| not) connect to (?:the endpoint URL|server\b)|\bcannot connect to host\b|\bcan't connect to \w{1,20} server"
+    r"|\ball connection attempts failed",
+    re.IGNORECASE,
+)
+"""A host that did not answer: it is down, nothing leads to it from there, or the node's network is down."""
+_NOBODY_LISTENED = re.compile(r"\bconnection refused|\[Errno 111\]|\bECONNREFUSED\b", re.IGNORECASE)
+_BROKEN = re.compile(
+    r"\bconnection (?:was )?(?:reset|refused|aborted|closed|lost)|\bbroken pipe|\bpeer\b", re.IGNORECASE
+)
+"""A connection that broke or was refused: what broke it may be the other side."""
 _NO_ACCOUNT = re.compile(
     r"\bget(?:pw(?:uid|nam)|gr(?:gid|nam))\(\): |\b(?:uid|gid|user|group) (?:id )?\d{1,10} (?:was )?not found\b|\bcannot find name for (?:user|group) ID \d|No username set in the environment"
 )
@@ -176,6 +193,21 @@ _MISMATCH = re.compile(
 )
 """The kernel driver and the user libraries are of different releases."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
+
+
+def misses_a_host(event: records.HealthEvent) -> bool:
+    """True if the error's words show that a host could not be looked up or did not answer."""
+    return bool(_UNRESOLVED.search(event.message)) or _got_no_answer(event.message)
+
+
+def _got_no_answer(message: str) -> bool:
+    # Whoever refuses a connection was reached.
+    return bool(_UNREACHED.search(message)) and not _NOBODY_LISTENED.search(message)
+
+
+def names_the_network(event: records.HealthEvent) -> bool:
+    """True if the error's words name a host that was missed, or a connection that broke."""
+    return misses_a_host(event) or bool(_BROKEN.search(event.message))
 
 
 def advice(words: str) -> str:

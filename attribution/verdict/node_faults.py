@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.gang import finding
+from probing_cluster.attribution.gang import finding, snapshots
 from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder
 from probing_cluster.core import records, vocabulary
 
@@ -15,8 +15,8 @@ OUTLIVED = timedelta(seconds=60)
 """Ranks that made progress for longer than this after a fault outlived it; a program runs less far ahead of its GPU."""
 
 LINK_FOUND, FOUND = timedelta(seconds=60), timedelta(minutes=5)
-"""How long after a gang's last progress the fault that stopped it may first be reported: readings find a link that is down within seconds,
-a driver or a file system reports a missing answer only after its own timeouts."""
+"""How long after the gang needed a part the fault that stopped it may first be reported: readings find a link that is down within seconds,
+a driver or a file system reports a missing answer only after its own timeouts. The gang may need it only at the end of its longest step."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
 """Faults that stop a job at once or not at all."""
@@ -27,10 +27,11 @@ def faults_of_running(
     attempt: records.JobAttempt,
     allocations: Sequence[records.JobAllocation],
     onset_at: datetime,
+    step: timedelta = timedelta(),
 ) -> dict[str, set[str]]:
     """Node to the kinds of its faults from trusted sources, for a running gang; `allocations` are its job's.
 
-    A GPU that the gang may not hold is left out: it may be a neighbour's.
+    A GPU that the gang may not hold is left out: it may be a neighbour's. `step` is the gang's longest.
     """
     every = list(events)
     known = gpus.learn(every, allocations)
@@ -43,7 +44,7 @@ def faults_of_running(
             continue
         if signature.role is not signatures.Role.ROOT or _outlived(event.kind, event.at, onset_at):
             continue
-        if _came_later(event.kind, event.at, onset_at):
+        if _came_later(event.kind, event.at, onset_at + step):
             continue
         if view_builder.means_gpu(event, signature):
             names = known.get(event.node, gpus.GpuMap())
@@ -61,14 +62,23 @@ def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Map
     for s in view.sightings:
         held = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
         kind = s.event.kind
-        if held and not _outlived(kind, s.at, began) and not _came_later(kind, s.at, onset_at):
+        if (
+            held
+            and not _outlived(kind, s.at, began)
+            and not _came_later(kind, s.at, onset_at + longest_step(view))
+        ):
             found.setdefault(s.event.node, set()).add(kind)
     return found
+
+
+def longest_step(view: evidence_view.EvidenceView) -> timedelta:
+    """How long its stalled ranks may have computed after their last step; zero if the probe reported no stall of them."""
+    return snapshots.longest_step(f.event for f in view.findings) if view.ranks_stalled else timedelta()
 
 
 def _outlived(kind: str, at: datetime, onset_at: datetime) -> bool:
     return kind in _AT_ONCE and at < onset_at - OUTLIVED
 
 
-def _came_later(kind: str, at: datetime, onset_at: datetime) -> bool:
-    return at > onset_at + (LINK_FOUND if kind in finding.LINK_FAULTS else FOUND)
+def _came_later(kind: str, at: datetime, needed_at: datetime) -> bool:
+    return at > needed_at + (LINK_FOUND if kind in finding.LINK_FAULTS else FOUND)

@@ -226,7 +226,7 @@ def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) ->
         return False  # it lies within a few of the log's own gaps
     # The ranks' own stall dates the last progress of all of them.
     dated = claim.cause in _WAYS and view.ranks_stalled
-    skew = node_faults.LINK_FOUND if dated else _SKEW
+    skew = (node_faults.LINK_FOUND if dated else _SKEW) + node_faults.longest_step(view)
     hung = view.end_at - view.onset_at > skew and view.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + skew
 

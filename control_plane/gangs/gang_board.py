@@ -175,18 +175,20 @@ def ask(store: db_store.Store, gang: BoardGang) -> int:
     return len(store.request_all(places, "collect", ASK_TTL_S))
 
 
-def faults(store: db_store.Store, attempt: records.JobAttempt, onset_at: datetime) -> Mapping[str, set[str]]:
-    """Kinds of trusted faults per node that may have stopped the attempt's ranks, which last got on at `onset_at`."""
-    return faults_of(store, [(attempt, onset_at)])[attempt.job_id]
+def faults(
+    store: db_store.Store, attempt: records.JobAttempt, gang: snapshots.Gang
+) -> Mapping[str, set[str]]:
+    """Kinds of trusted faults per node that may have stopped the attempt's ranks, `gang`."""
+    return faults_of(store, [(attempt, gang)])[attempt.job_id]
 
 
 def faults_of(
-    store: db_store.Store, stalled: Sequence[tuple[records.JobAttempt, datetime]]
+    store: db_store.Store, stalled: Sequence[tuple[records.JobAttempt, snapshots.Gang]]
 ) -> dict[int, Mapping[str, set[str]]]:
     """`faults` of several attempts, by job id, in two reads."""
     since: dict[str, datetime] = {}
-    for attempt, onset_at in stalled:
-        looked = onset_at - node_faults.LOOK_BACK
+    for attempt, gang in stalled:
+        looked = gang.onset_at - node_faults.LOOK_BACK
         since |= {node: min(looked, since.get(node, looked)) for node in attempt.nodes}
     events_by_node: dict[str, list[records.HealthEvent]] = {}
     every = store.of(None)
@@ -197,12 +199,12 @@ def faults_of(
     for one in every.allocations(job_ids=list(began), since=min(began.values())) if began else ():
         held.setdefault(one.job_id, []).append(one)
     found: dict[int, Mapping[str, set[str]]] = {}
-    for attempt, onset_at in stalled:
+    for attempt, gang in stalled:
         mine = [
             e
             for n in set(attempt.nodes)
             for e in events_by_node.get(n, ())
-            if e.cluster == attempt.cluster and e.at >= onset_at - node_faults.LOOK_BACK
+            if e.cluster == attempt.cluster and e.at >= gang.onset_at - node_faults.LOOK_BACK
         ]
         parts = [
             x
@@ -210,7 +212,7 @@ def faults_of(
             if x.cluster == attempt.cluster and x.at >= began[attempt.job_id]
         ]
         found[attempt.job_id] = node_faults.faults_of_running(
-            sorted(mine, key=lambda e: (e.at, e.event_id)), attempt, parts, onset_at
+            sorted(mine, key=lambda e: (e.at, e.event_id)), attempt, parts, gang.onset_at, gang.longest_step
         )
     return found
 
@@ -289,7 +291,7 @@ def _judged(
     )
     if not any(may_speak(gang, e.node) for e in stalls):
         return None
-    bad = faults(store, gang.attempt, snapshot_gang.onset_at) if gang.attempt is not None else {}
+    bad = faults(store, gang.attempt, snapshot_gang) if gang.attempt is not None else {}
     found = snapshots.judge(snapshot_gang, bad, sorted(gang.nodes))
     return _finding(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
         "summary": found.summary,

@@ -34,6 +34,9 @@ class Fact:
         "begins the message's title if all of its facts have the same; else that of the kind does", default=""
     )
     about: str = records.doc("what the title names in brackets; empty = the cause", default="")
+    ends: bool = records.doc(
+        "true for the end of what stood: it changes the message that has it, and begins none", default=False
+    )
     job: str = records.doc("the one job concerned, as its owner names it; empty for none", default="")
 
 

@@ -78,7 +78,7 @@ def merge(
         at = _place(groups, one, gap)
         if at is not None:
             groups[at] = _with(groups[at], one)
-        elif one.stands or one.at >= since:
+        elif (one.stands or one.at >= since) and not one.ends:
             groups.append(_begun(kind, one))
     merged = (_after(group, now_found, now, gap, where) for group in groups)
     return [g for g in merged if g.over_at is None or now - max(g.last_at, g.over_at) < KEPT]
@@ -91,6 +91,8 @@ def _place(groups: Sequence[NoticeGroup], one: fact.Fact, gap: timedelta) -> int
         # A thing of that name that stands once more, after its group was over, is another occurrence.
         if one.fact_id in group.facts and (group.over_at is None or not one.stands):
             return n
+    if one.ends:
+        return None
     for n in reversed(range(len(groups))):
         group = groups[n]
         if group.over_at is None and group.cause == one.cause and abs(one.at - group.last_at) <= gap:

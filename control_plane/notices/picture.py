@@ -20,6 +20,8 @@ LOOK_BACK = timedelta(hours=24)
 """What happened longer ago, and no longer stands, is told to nobody."""
 BRINGS_BACK = frozenset({"requeue", "restart"})
 """Decisions about a job that ran, or after its end."""
+_JUST_OVER = timedelta(hours=1)
+"""Why a hang is over is looked for in this time; the pass that finds it over comes seconds later."""
 _SELDOM_S = 60.0
 """How old nodes' partitions, lemon scores and idle jobs may be."""
 _INCIDENTS = (Path(__file__).parent / "sql" / "incidents.sql").read_text(encoding="utf-8")
@@ -36,9 +38,9 @@ class NoticePicture:
     """Decisions of LOOK_BACK, and drains that stand."""
     incidents: Sequence[Mapping[str, Any]] = ()
     gangs: Sequence[records.GangVerdict] = ()
-    """Hangs that stand."""
-    attempts: Mapping[int, records.JobAttempt] = dataclasses.field(default_factory=dict)
-    """The jobs that hang."""
+    """Hangs that stand, and those that were over a short while ago."""
+    attempts: Mapping[tuple[int, datetime], records.JobAttempt] = dataclasses.field(default_factory=dict)
+    """The attempts that hang or hung, by job and submit time."""
     refs: Mapping[int, str] = dataclasses.field(default_factory=dict)
     """The jobs that were to be brought back, as their owners name them."""
     silent_s: Mapping[str, float] | None = None
@@ -73,9 +75,8 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
             *store.drains(since=since, cluster=service.cluster),
         )
     }
-    gangs = store.gang_verdicts(open_only=True, since=now - timedelta(days=30), cluster=cluster)
-    jobs = sorted({g.job_id for g in gangs})
-    running = store.attempts(job_ids=jobs, ended=False, cluster=cluster) if jobs else []
+    gangs = store.gang_verdicts(since=now - timedelta(days=30), open_since=now - _JUST_OVER, cluster=cluster)
+    hung = store.attempts_of(sorted({(g.cluster, g.job_id, g.submit_at) for g in gangs}))
     moved = sorted({d.job_id for d in recent.values() if d.action in BRINGS_BACK and d.job_id is not None})
     by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]
     beats = store.heartbeats(sorted(d.node for d in by_slurm), cluster=service.cluster) if by_slurm else []
@@ -87,7 +88,7 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
         drains=sorted((d for d in recent.values() if not view.is_begun(d)), key=lambda d: d.at),
         incidents=store.rows(_INCIDENTS, {"cluster": cluster, "since": since}),
         gangs=gangs,
-        attempts={a.job_id: a for a in running},
+        attempts={(a.job_id, a.submit_at): a for a in hung},
         refs={a.job_id: a.ref for a in store.attempts(job_ids=moved, cluster=cluster)} if moved else {},
         silent_s=_silent_s(service, silent),
         by_slurm=by_slurm,

@@ -29,9 +29,9 @@ class ResumeStep(StrEnum):
 class GreenTime:
     """How long a node has shown no fault."""
 
-    since: datetime = records.doc("first beat without a fault")
+    since: datetime = records.doc("when the first beat without a fault was heard, by the service's clock")
     beats: int = records.doc("distinct beats without a fault since then")
-    last_at: datetime = records.doc("the latest of them")
+    last_at: datetime = records.doc("the latest of them, by its node's own clock, which may be off")
 
 
 @records.record
@@ -46,14 +46,14 @@ class DrainedNode:
 
 
 def follow(
-    before: GreenTime | None, beat: records.AgentHeartbeat | None, silent_s: float | None
+    before: GreenTime | None, beat: records.AgentHeartbeat | None, silent_s: float | None, now: datetime
 ) -> GreenTime | None:
-    """The node's green time after its latest beat; any fault, or silence, starts it anew."""
-    if beat is None or not confirm.is_current(beat, silent_s) or _has_fault(beat):
+    """The node's green time after its latest beat, heard `silent_s` before `now`; any fault, or silence, starts it anew."""
+    if beat is None or silent_s is None or not confirm.is_current(beat, silent_s) or _has_fault(beat):
         return None
     if before is None:
-        return GreenTime(since=beat.at, beats=1, last_at=beat.at)
-    if beat.at <= before.last_at:
+        return GreenTime(since=now - timedelta(seconds=silent_s), beats=1, last_at=beat.at)
+    if beat.at == before.last_at:
         return before
     return GreenTime(since=before.since, beats=before.beats + 1, last_at=beat.at)
 

@@ -195,9 +195,13 @@ class AttemptRows(base.StoreBase):
         since: datetime | None = None,
         open_only: bool = False,
         *,
+        open_since: datetime | None = None,
         cluster: str | None = None,
     ) -> list[records.GangVerdict]:
-        """What was found of gangs since made_at >= `since`, oldest first; `open_only` = has not ended. Without a cluster, of the store's."""
+        """What was found of gangs since made_at >= `since`, oldest first; without a cluster, of the store's.
+
+        `open_only` = has not ended; `open_since` = had not ended by then.
+        """
         g = tables.gang_verdict.c
         query = (
             sa.select(tables.gang_verdict).where(self._of(g.cluster, cluster)).order_by(g.made_at, g.gang_id)
@@ -206,6 +210,8 @@ class AttemptRows(base.StoreBase):
             query = query.where(base.some(g.job_id, job_ids))
         if open_only:
             query = query.where(g.ended_at.is_(None))
+        if open_since is not None:
+            query = query.where(sa.or_(g.ended_at.is_(None), g.ended_at >= open_since))
         return self._select(
             records.GangVerdict, query.where(g.made_at >= since) if since is not None else query
         )

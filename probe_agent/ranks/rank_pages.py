@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import stat
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,6 @@ from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 NAME = "ranks"
 """What the readers are called in the agent's account of itself."""
 READ_DEADLINE_S = 5.0
-_EMPTY_BYTES = 40
 SEEK_TIMES = 3
 """Whole looks for the process of a page that was made in a container: one that is not found then has ended before."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.page_child")
@@ -30,13 +29,13 @@ _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.page_ch
 def _may_hold_pages(directory: Path, *, known: bool) -> bool:
     """Whether a job's page directory is there and, unless its reader runs already (`known`), not empty: a reader costs 8 MB.
 
-    The size of an empty directory is that of its two own entries on tmpfs; elsewhere it shows nothing.
+    The first entry shows it; the size of an empty directory is another on every file system.
     """
     try:
-        found = directory.stat()
+        with os.scandir(directory) as entries:
+            return known or next(entries, None) is not None
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and (known or found.st_size > _EMPTY_BYTES)
 
 
 class RankPages:

@@ -158,7 +158,8 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
     'account', (select to_jsonb(r) from probing.run_account r join run u on r.cluster = u.cluster and r."user" = u."user" and r.run_key = u.run_key limit 1),
-    'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks') from probing.agent_heartbeat h
+    -- when it was heard, by the server's clock: the node's own may be off
+    'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks' || jsonb_build_object('at', h.received_at)) from probing.agent_heartbeat h
                    where h.cluster = (select cluster from picked) and h.node in (select node from spans where end_at = 'infinity')),
     'exported_until', probing.exported_until(),
     'listening_since', (select min(probing.listening() ->> cluster) from picked),

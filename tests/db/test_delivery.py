@@ -344,6 +344,22 @@ def test_a_clock_set_back_freezes_no_heartbeat(
     assert 0 <= store.heartbeat_ages_s()["n1"] < 60
 
 
+def test_a_clock_set_back_freezes_no_check(postgres_url: str, store: store_module.Store) -> None:
+    """It failed while the clock was two hours ahead; set right, the node passes at once. An older result changes nothing else."""
+    now = datetime.now(UTC)
+
+    def deliver(outcome: str, at: datetime) -> str:
+        found = records.CheckResult(
+            cluster="c", node="n1", name="ib_link", outcome=outcome, severity="low", at=at
+        )
+        _delivery(postgres_url).deliver(checks=[found])
+        return store.checks("n1")[0].outcome
+
+    assert deliver("fail", now + timedelta(hours=2)) == "fail"
+    assert deliver("ok", now) == "ok"
+    assert deliver("fail", now - timedelta(seconds=10)) == "ok"
+
+
 def test_the_epilog_completes_the_prologs_row(
     postgres_url: str, store: store_module.Store, make_event: Make
 ) -> None:

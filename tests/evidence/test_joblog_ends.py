@@ -345,3 +345,15 @@ def test_what_a_library_says_last_is_read(line: str, kind: str) -> None:
     """Forms of MPI's error classes and of torch's store that end a program."""
     (found,) = [f for f in reader.read(["starting", line]) if f.first_cause]
     assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["socket.gaierror: [Errno -2] Name or service not known", "socket.herror: [Errno 1] Unknown host", "socket.timeout: timed out"],
+)  # fmt: skip
+def test_an_exception_whose_name_begins_with_a_small_letter_is_one(line):
+    """Right below the frames; Python 3.9 and older print socket.timeout."""
+    found = first(f"{TRACE}\n{line}")
+    assert found is not None
+    assert (found.kind, found.message) == ("python_exception", line)
+    assert first(f"{TRACE}\nKeyError: 'lr'\n{line}").message == "KeyError: 'lr'"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import conftest_story as example
 import psycopg
@@ -159,6 +159,27 @@ def test_nothing_of_the_other_clusters_job_is_in_a_report(store: db_store.Store)
         theirs = rows.from_json(query.fetch(link, "d", job_ref.parse("84")))
     assert len(theirs.others) == 1
     assert len(theirs.drains) == 2
+
+
+@pytest.mark.parametrize("ahead_h", [-1, 0, 1])
+def test_a_node_whose_clock_is_off_is_heard_by_the_servers_clock(store: db_store.Store, ahead_h: int) -> None:
+    """An hour behind: its heartbeat has just come, so the report of its running job does not call it silent."""
+    now = datetime.now(UTC)
+    running = {
+        "nodes": ("n2",),
+        "state": "RUNNING",
+        "end_at": None,
+        "exit_code": None,
+        "start_at": now - timedelta(hours=2),
+    }
+    store.upsert_attempts([example.attempt(1, job_id=84, submit_at=now - timedelta(hours=3), **running)])
+    at = now + timedelta(hours=ahead_h)
+    beat = records.AgentHeartbeat(cluster="c", node="n2", at=at, jobs=(84,), boot_id="b")
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(heartbeat=beat)
+    found = read(store.connection_uri(), "84")
+    report = model.build(job_ref.parse("84"), found, now=datetime.now(UTC))
+    assert "has not been heard" not in str(report)
+    assert [abs(b.at - now) < timedelta(minutes=5) for b in found.heartbeats] == [True]
 
 
 def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> None:

@@ -51,13 +51,17 @@ def node(ask: operation.Ask) -> documents.NodeDetail:
         )
     cluster = ask.cluster
     row = _known(found[0]) if found else {"cluster": cluster, "node": name, "state": "silent", "age_s": 0.0}
-    beats = ask.site.service.store.heartbeats([name], cluster=cluster)
+    store = ask.site.service.store
+    beats, age_s = (
+        store.heartbeats([name], cluster=cluster),
+        store.heartbeat_ages_s(cluster=cluster).get(name),
+    )
     more = {
         "slurm_state": None if slurm is None else "+".join(sorted(slurm.states)),
         "slurm_reason": "" if slurm is None else slurm.reason,
         "partitions": [] if slurm is None else list(slurm.partitions),
         "agent_version": beats[0].version if beats else "",
-        "heard_at": beats[0].at if beats else None,
+        "heard_at": None if age_s is None else ask.site.service.clock.now() - timedelta(seconds=age_s),
         "checks": ask.rows("checks", node=name),
         "gpus": ask.rows("gpus", node=name),
     }

@@ -63,6 +63,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             return weight
         again = min(later)
         short = again - sighting.at < _SHORT
+        waits = _makes_calls_wait(sighting.event) or sighting.at > view.end_at
+        if again > view.end_at and not (short and waits):
+            return weight  # it was still away when the job ended
         return weight * (0.4 if short or again < view.onset_at else 0.7)
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
@@ -79,7 +82,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
     """True if nothing shows that the job used the mount: its errors name other paths, or it exited by itself without one.
 
-    A program that waits for a mount that hangs does not exit.
+    A program that waits for a mount that hangs does not exit; timeout(1) may end it.
     """
     paths = _mount_points(view, claim)
     if view.requeue_event_ids or any(_works_under(view, path) for path in paths):
@@ -87,7 +90,11 @@ def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -
     felt = [f.event for f in view.findings if f.signature.supports(MOUNT)]
     if paths and any(_PATH.search(e.message) for e in felt):
         return _names_only_others(felt, paths)
-    exited = view.state == "FAILED" and not view.signal and bool(view.attempt.exit_code)
+    exited = (
+        view.state == "FAILED"
+        and not view.signal
+        and view.attempt.exit_code not in (None, 0, vocabulary.OF_TIMEOUT)
+    )
     roots = (e for e in claim.evidence if signatures.of(e).role is signatures.Role.ROOT)
     return exited and view.log_was_read and not felt and all(map(_makes_calls_wait, roots))
 

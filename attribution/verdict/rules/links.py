@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    node_faults,
     recovery,
     signatures,
     window,
@@ -52,12 +53,18 @@ def _reached_out(view: evidence_view.EvidenceView, node: str) -> bool:
     """
     if any(s.event.node == node and s.signature.role is signatures.Role.ROOT for s in view.of(MOUNT)):
         return True
+    if _missed_a_host(view):
+        return True
     signs = [f.signature for f in view.findings]
     own, hint = findings.FindingRole.OWN, findings.FindingRole.HINT
     return any(
         (s.role in (own, hint) and not s.allows.isdisjoint(CAUSES)) or (s.role is hint and MOUNT in s.allows)
         for s in signs
     )
+
+
+def _missed_a_host(view: evidence_view.EvidenceView) -> bool:
+    return any(findings.misses_a_host(f.event) for f in view.findings)
 
 
 def _gave_up_before(view: evidence_view.EvidenceView) -> bool:
@@ -106,12 +113,16 @@ def _staying_down(
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
     alone = len(view.attempt.nodes) < 2 and not window.given_up(view.attempt)
+    missed = _missed_a_host(view)
+    step = node_faults.longest_step(view)
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight == 0:
             return weight
         if alone and not _reached_out(view, sighting.event.node):
             return 0.0
+        if alone and missed:
+            weight = min(2 * weight, 1.0)  # `claims.weigh` halves it, for it may need no network
         if view.crashed:
             # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5
@@ -119,11 +130,11 @@ def _staying_down(
             t
             for n in recovery.part_names(sighting)
             for t in backs.get((sighting.event.node, n), [])
-            if t > sighting.last_at
+            if sighting.last_at < t <= max(view.end_at, sighting.at + _FLAP)
         ]
         if sighting.event.code in records.ADAPTER_CODES:
             later = []  # after an adapter fault, all work in progress on it is lost
-        near = abs(view.onset_at - sighting.at) <= _FELT
+        near = -_FELT <= sighting.at - view.onset_at <= _FELT + step
         back = later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP)
         counted = sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True
         if back or counted or (not later and _came_back_unseen(view, sighting, read)):
@@ -174,4 +185,4 @@ def _felt(view: evidence_view.EvidenceView, cause: str) -> bool:
     hints = [f for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if cause == "eth_link" and any(f.event.kind == "gloo_connection_reset" for f in view.findings):
         return True
-    return not view.findings or any(f.signature.supports("ib_link") for f in hints)
+    return not view.findings or _missed_a_host(view) or any(f.signature.supports("ib_link") for f in hints)

@@ -53,10 +53,10 @@ def _unit(sighting: evidence_view.CaseSighting) -> str:
 
 
 def _is_gone(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """True for a device that no longer answers; for a port, if the readings find it down and it did not come back."""
+    """True for a device that no longer answers; for a port, if the readings find it down and it did not come back before the end."""
     if sighting.cause == "ib_link" and sighting.event.code not in _ADAPTER_GONE:
         back = any(
-            s.signature.recovery and s.device == sighting.device and s.at >= sighting.at
+            s.signature.recovery and s.device == sighting.device and sighting.at <= s.at <= view.end_at
             for s in view.of("ib_link")
         )
         if back or sighting.event.source != "sysfs" or sighting.signature.role is not signatures.Role.ROOT:

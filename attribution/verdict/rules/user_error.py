@@ -42,7 +42,7 @@ _MEANINGS = {
     25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
     120: "of Python: its standard output could not be written at its end, as into a closed pipe",
     123: "of xargs: a command that it ran failed",
-    124: "of timeout(1): its time limit was reached",
+    vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
     126: "of the shell: a command is not executable",
 }
 """Usual meanings of exit codes; for a script's 128 + N Slurm may record N."""

@@ -297,7 +297,7 @@ _SUM_MEANING = (
 
 
 _OWN_NAME = re.compile(
-    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{1,60}|(?:[a-z_]\w{0,60}\.){1,8}error)(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
+    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{1,60}|(?:[a-z_]\w{0,60}\.){1,8}(?:\w{0,60}error|timeout))(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
 )
 
 
@@ -311,7 +311,10 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         found = _OWN_NAME.match(record.text)
         if found and not found["name"].endswith("ExceptionGroup"):
             role = LineRole.EXIT if _PASSED_ON.match(found["text"]) else None
-            return make(FACTS, "python_exception", record, role=role, detail={"exception": found["name"]})
+            own: dict[str, object] = {"exception": found["name"]}
+            if found["name"].endswith(".timeout"):
+                own["unanswered_ms"] = _waited_ms(found["text"])
+            return make(FACTS, "python_exception", record, role=role, detail=own)
     if found is None or found["name"].endswith("ExceptionGroup") or _RAISED.search(found["text"]):
         return None
     if not _NAMED.search(found["name"]) and record.text[: found.start("name")].strip():

@@ -987,6 +987,26 @@ def test_a_short_stall_of_a_file_server_ends_no_job(make):
     assert make.judge(stall, hung).cause == "filesystem_mount"
 
 
+@pytest.mark.parametrize("after_s", [10, 60, 240])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "xid", "code": "79", "device": "gpu3"},
+        {"kind": "mount", "code": "missing", "source": "mount", "device": "/scratch"},
+        {"kind": "ib_link", "code": "down", "source": "sysfs", "device": "mlx5_0"},
+    ],
+    ids=["gpu", "mount", "link"],
+)
+def test_a_repair_after_the_end_says_nothing_about_the_end(make, fault, after_s):
+    """A person declares the part repaired minutes after the job died of it: it was gone when the job ended."""
+    down = make.event(100, **fault)
+    fixed = {"source": "agent", "severity": records.Severity.INFO, "detail": {"recovered": True}}
+    repaired = make.event(-after_s, **(fault | fixed), message="declared repaired by a person after 200 s: x")
+    alone, declared = make.judge(down), make.judge(down, repaired)
+    assert alone.confidence in (C.CERTAIN, C.LIKELY)
+    assert (declared.cause, declared.confidence) == (alone.cause, alone.confidence)
+
+
 def test_a_file_server_that_went_again_has_not_come_back(make):
     """Equal lines are one event: what counts is which of the two was said last."""
     at = {s: make.end - timedelta(seconds=s) for s in (160, 170, 180, 200, 210)}

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.attribution.gang import snapshots
 from probing_cluster.attribution.verdict import node_faults, view_builder
 from probing_cluster.core import records
+from probing_cluster.probe_agent.ranks import stall
 
 
 def lost(make: Any, *, after_onset_s: float = 1, **over: Any) -> records.HealthEvent:
@@ -97,3 +99,33 @@ def test_an_ended_attempts_faults_are_taken_alike(make: Any) -> None:
     assert at_end(lost(make, after_onset_s=-300)) == {}
     assert at_end(make.event(-60, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")) == {}
     assert at_end(lost(make), gpus=make.gpus("n2", indices=(0,))) == {}
+
+
+def test_a_gang_may_notice_a_link_only_at_the_end_of_a_long_step(make: Any) -> None:
+    """Its steps take 150 s at most; a job whose steps take seconds has no such time."""
+    at_end = make.event(60 - 200, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    later = make.event(60 - 300, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    attempt = make.attempt(end_at=None, state="RUNNING", exit_code=None)
+    onset_at = make.end - timedelta(seconds=60)
+
+    def found(event: records.HealthEvent, bound_s: float, **detail: Any) -> dict[str, set[str]]:
+        stalled = make.finding(
+            "rank_stall",
+            source="probe",
+            threshold=bound_s,
+            detail={"phase": "training", "steps": 400} | detail,
+        )
+        return node_faults.faults_of_running(
+            [event], attempt, (), onset_at, snapshots.longest_step([stalled])
+        )
+
+    assert found(at_end, 450) == {"n2": {"ib_link"}}
+    assert found(later, 450) == {}
+    assert found(at_end, 30) == {}
+    assert found(at_end, 900, steps=3) == {}, "the bound of its first steps is a setting"
+    assert found(at_end, 900, phase="validating") == {}
+
+
+def test_the_bound_of_a_rank_is_that_many_of_its_longest_steps() -> None:
+    """The agent makes the bound, and the judge reads it."""
+    assert (snapshots.BOUND_STEPS, stall.MIN_STEPS) == (stall.LONGEST_FACTOR, 5)

@@ -418,6 +418,21 @@ def test_a_link_that_fails_into_a_hang_is_not_its_cause(make, state):
         assert "rank 1 on n2 did not arrive" in v.summary
 
 
+@pytest.mark.parametrize(
+    ("bound_s", "after_s", "cause"),
+    [(450, 90, "ib_link"), (450, 200, "ib_link"), (450, 300, "time_limit"), (30, 90, "time_limit")],
+)
+def test_a_link_may_fail_within_a_long_step_after_the_last_progress(make, bound_s, after_s, cause):
+    """Steps of 150 s: the gang needs the link only when it has computed. Of fast steps, or minutes later, it already hung."""
+    detail = {"phase": "training", "steps": 400}
+    stall = make.finding("rank_stall", 900, node="n1", source="probe", measured=bound_s, threshold=bound_s, detail=detail)  # fmt: skip
+    began = stall.at - timedelta(seconds=bound_s)
+    down = make.event(kind="ib_link", code="port_down", device="mlx5_3", source="sysfs", at=began + timedelta(seconds=after_s))  # fmt: skip
+    attempt = make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=20 * 3600.0, start_at=make.end - timedelta(hours=20))  # fmt: skip
+    v = make.judge(stall, down, attempt=attempt, last_progress_at=began)
+    assert v.cause == cause
+
+
 def test_a_link_for_which_we_requeued_a_hanging_job_does_not_clear_its_program(make):
     """Our requeue ended the job. It already hung then, so nothing is certain and the program is not ruled out."""
     for after_s in (129, 600):

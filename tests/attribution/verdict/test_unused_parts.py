@@ -50,8 +50,16 @@ def io_error(make, path):
         ({}, False),
         ({"work_dir": "/scratch/alice"}, True),
         ({"exit_code": 0, "exit_signal": 9}, True),
+        ({"exit_code": 137}, True),
+        ({"exit_code": 124}, True),
     ],
-    ids=["it exits by itself", "it works there", "it was killed"],
+    ids=[
+        "it exits by itself",
+        "it works there",
+        "it was killed",
+        "a shell's code for it",
+        "timeout(1) ended it",
+    ],
 )
 def test_a_job_that_exits_by_itself_did_not_wait_for_a_mount_that_hangs(make, over, sure):
     """A process that uses the mount waits; it does not end with a code of its own."""
@@ -97,6 +105,56 @@ def test_a_link_stays_suspect_where_a_gang_or_storage_is_behind_it(make):
     assert (
         make.judge(*link_down(make), io_error(make, "/lustre/x"), attempt=one_node(make)).cause == "ib_link"
     )
+
+
+MISSED = (
+    "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+    "OSError: [Errno 101] Network is unreachable",
+    "TimeoutError: [Errno 110] Connection timed out",
+    'botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://s3.local/x"',
+    "requests.exceptions.ConnectTimeout: HTTPConnectionPool(host='minio', port=9000): Max retries exceeded with url: /1 (Caused by ConnectTimeoutError())",
+    "redis.exceptions.ConnectionError: Error 113 connecting to db:6379. No route to host.",
+    'psycopg.OperationalError: connection to server at "db", port 5432 failed: No route to host',
+)
+
+
+def raised(make, message):
+    """The log's first cause: an exception."""
+    detail = {"role": "root", "first_cause": True, "exception": message.partition(":")[0]}
+    return make.finding("python_exception", node="n2", message=message, detail=detail)
+
+
+@pytest.mark.parametrize("message", MISSED)
+@pytest.mark.parametrize("kind", ["ib_link", "eth_link"])
+def test_a_job_on_one_node_that_reached_no_host_lost_its_link(make, message, kind):
+    """Its own error shows that it used the network; without a fault beside it nobody is accused for sure."""
+    by = {"code": "down", "source": "sysfs", "device": "mlx5_3"}
+    by = by if kind == "ib_link" else {"code": "link_down", "source": "kernel", "device": "eth0"}
+    v = make.judge(
+        make.event(40, kind=kind, **by), raised(make, message), attempt=one_node(make, exit_code=1)
+    )
+    assert (v.cause, v.confidence) == (kind, records.Confidence.POSSIBLE)
+    alone = make.judge(raised(make, message), attempt=one_node(make, exit_code=1))
+    assert (alone.cause, alone.confidence) == ("user_error", records.Confidence.POSSIBLE)
+    assert "n2" in alone.next_step
+
+
+@pytest.mark.parametrize(
+    ("message", "ruled_out"),
+    [
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", False),
+        (
+            "urllib3.exceptions.NewConnectionError: Failed to establish a new connection: [Errno 111] Connection refused",
+            False,
+        ),
+        ("KeyError: 'lr'", True),
+    ],
+)
+def test_a_link_is_not_ruled_out_beside_an_error_of_the_network(make, message, ruled_out):
+    """The other side reset or refused the connection, so the link is not accused either."""
+    v = make.judge(*link_down(make), raised(make, message), attempt=one_node(make, exit_code=1))
+    assert v.cause == "user_error"
+    assert any("has no peers" in s for s in v.ruled_out) is ruled_out
 
 
 @pytest.mark.parametrize(("n_gpus", "cause"), [(0, "user_error"), (8, "gpu_memory_uncorrectable")])

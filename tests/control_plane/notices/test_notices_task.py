@@ -309,6 +309,81 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context,
     assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(noticing).groups()}
 
 
+def hang(service: context.Context, job_id: int, **changes: object) -> records.GangVerdict:
+    """A job of two nodes that runs and hangs."""
+    now = service.clock.now()
+    attempt = records.JobAttempt(
+        cluster="c",
+        job_id=job_id,
+        submit_at=now,
+        start_at=now,
+        state="RUNNING",
+        nodes=("n1", "n2"),
+        user="alice",
+    )
+    found = records.GangVerdict(
+        gang_id=uuid.uuid4(), cluster="c", job_id=job_id, submit_at=now, kind="rank_dead", domain=records.Domain.UNKNOWN,
+        confidence=records.Confidence.LIKELY, summary="rank 3 is dead", onset_at=now, made_at=now, nodes=("n2",),
+    )  # fmt: skip
+    found = dataclasses.replace(found, **changes)
+    service.store.upsert_attempts([attempt])
+    service.store.save_gang_verdicts([found])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("end", "title", "line"),
+    [
+        (
+            {"state": "NODE_FAIL", "failed_node": "n2"},
+            "[c] Over: Job hangs: n2 (job 7: it ended as NODE_FAIL of n2)",
+            "; it ended as NODE_FAIL of n2 at ",
+        ),
+        (
+            {"state": "CANCELLED", "cancelled_by": "alice"},
+            "[c] Over: Job hangs: n2 (job 7: it ended as CANCELLED by alice)",
+            "; it ended as CANCELLED by alice at ",
+        ),
+        (
+            None,
+            "[c] Over: Job hangs: n2 (job 7: it makes progress again)",
+            "rank 3 is dead; it makes progress again (over)",
+        ),
+    ],
+    ids=["its node died", "cancelled", "it goes on"],
+)
+def test_the_end_of_a_hang_is_explained(
+    noticing: context.Context, sink: web_sink.Sink, end: dict[str, Any] | None, title: str, line: str
+) -> None:
+    """When and how the job ended, or that it goes on."""
+    notices.run(noticing)
+    found = hang(noticing, 7)
+    notices.run(noticing)
+    assert sink.titles == ["[c] Job hangs: n2 (job 7)"]
+    later(noticing, MINUTE)
+    now = noticing.clock.now()
+    if end is not None:
+        (attempt,) = noticing.store.attempts(job_ids=[7])
+        noticing.store.upsert_attempts([dataclasses.replace(attempt, end_at=now, **end)])
+    noticing.store.save_gang_verdicts([dataclasses.replace(found, ended_at=now)])
+    notices.run(noticing)
+    assert sink.titles[1:] == [title]
+    assert line in sink.posts[-1]["message"]
+    notices.run(noticing)
+    assert len(sink.posts) == 2
+
+
+def test_a_hang_that_was_over_before_anybody_was_told_is_no_news(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """The service was away while the job hung."""
+    notices.run(noticing)
+    later(noticing, MINUTE)
+    hang(noticing, 7, ended_at=noticing.clock.now())
+    notices.run(noticing)
+    assert sink.posts == []
+
+
 @pytest.mark.parametrize(
     ("state", "why", "in_service"),
     [

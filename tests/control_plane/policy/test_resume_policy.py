@@ -112,24 +112,52 @@ def beat(at_s: float, **faults: str) -> records.AgentHeartbeat:
     )
 
 
+def follow(
+    before: resume_policy.GreenTime | None,
+    latest: records.AgentHeartbeat | None,
+    heard_s: float,
+    silent_s: float | None = 1.0,
+) -> resume_policy.GreenTime | None:
+    """The green time after `latest`, which was heard at NOW + `heard_s`."""
+    now = NOW + timedelta(seconds=heard_s + (silent_s or 0.0))
+    return resume_policy.follow(before, latest, silent_s, now)
+
+
 def test_a_flapping_fault_starts_the_green_time_anew() -> None:
     """Three green beats, one ill, one green: the time counts from the last."""
     green = None
     for step in (0, 10, 20):
-        green = resume_policy.follow(green, beat(step), 1.0)
+        green = follow(green, beat(step), step)
     assert green is not None
     assert (green.since, green.beats) == (NOW, 3)
-    assert resume_policy.follow(green, beat(30, ib="low"), 1.0) is None
-    again = resume_policy.follow(None, beat(40), 1.0)
+    assert follow(green, beat(30, ib="low"), 30) is None
+    again = follow(None, beat(40), 40)
     assert again is not None
     assert (again.since, again.beats) == (NOW + timedelta(seconds=40), 1)
 
 
 def test_silence_is_not_health_and_the_same_beat_counts_once() -> None:
     """A stale beat ends green time; a beat read twice is one beat; info faults do not matter."""
-    green = resume_policy.follow(None, beat(0, note="info"), 1.0)
+    green = follow(None, beat(0, note="info"), 0)
     assert green is not None
-    assert resume_policy.follow(green, beat(0), 5.0) == green
-    assert resume_policy.follow(green, beat(10), 60.0) is None
-    assert resume_policy.follow(green, beat(10), None) is None
-    assert resume_policy.follow(green, None, 1.0) is None
+    assert follow(green, beat(0), 0, silent_s=5.0) == green
+    assert follow(green, beat(10), 10, silent_s=60.0) is None
+    assert follow(green, beat(10), 10, silent_s=None) is None
+    assert follow(green, None, 10) is None
+
+
+@pytest.mark.parametrize("ahead_s", [0, -3600, 3600])
+@pytest.mark.parametrize("set_right_after_s", [None, 300])
+def test_the_clock_of_a_node_does_not_change_when_it_comes_back(
+    ahead_s: float, set_right_after_s: float | None
+) -> None:
+    """An hour behind or ahead, perhaps set right meanwhile: the time and the beats count by the service's clock."""
+    green, step = None, resume_policy.ResumeStep.WAIT
+    for heard_s in range(0, 7200, 10):
+        off_s = ahead_s if set_right_after_s is None or heard_s < set_right_after_s else 0
+        green = follow(green, beat(heard_s + off_s), heard_s)
+        now = NOW + timedelta(seconds=heard_s)
+        step, _ = resume_policy.judge(drained(green=green), POLICY, now)
+        if step is resume_policy.ResumeStep.RESUME:
+            break
+    assert (step, heard_s) == (resume_policy.ResumeStep.RESUME, 900)

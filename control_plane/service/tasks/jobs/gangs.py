@@ -169,7 +169,7 @@ def _verdicts(
         if (attempt.job_id, attempt.submit_at) in named and not _has_settled(gang, mine_now, now):
             continue
         ready.append((attempt, gang))
-    bad = gang_board.faults_of(service.store, [(attempt, gang.onset_at) for attempt, gang in ready])
+    bad = gang_board.faults_of(service.store, ready)
     found = (_verdict(a, gang, bad[a.job_id], rows.get(a.job_id, ()), now) for a, gang in ready)
     return [verdict for verdict in found if verdict is not None]
 

@@ -47,11 +47,11 @@ def run(service: context.Context) -> str:
 
 def follow_beats(service: context.Context) -> None:
     """Keep every node's green time up to date."""
-    ages = service.store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in service.store.heartbeats(cluster=service.cluster)}
+    ages, now = service.store.heartbeat_ages_s(cluster=service.cluster), service.clock.now()
     green_times = service.memory(GreenTimes)
     for node, beat in beats.items():
-        green = resume_policy.follow(green_times.get(node), beat, ages.get(node))
+        green = resume_policy.follow(green_times.get(node), beat, ages.get(node), now)
         if green is None:
             green_times.pop(node, None)
         else:
