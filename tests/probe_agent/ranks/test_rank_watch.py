@@ -128,7 +128,8 @@ def test_a_silent_reader_costs_a_user_one_wait_a_beat(
     monkeypatch.setattr(rank_pages, "READ_DEADLINE_S", 1.0)
     uid, gid = os.getuid(), os.getgid()
     rig.book.start(jobs.NodeJob(job_id=8, started_at=datetime.now(UTC), uid=uid, gid=gid))
-    rig.directories.make(8, uid, gid)
+    for directory in (rig.directory, rig.directories.make(8, uid, gid)):
+        (directory / "p1.page").write_bytes(b"")  # a job without a page has no reader
     pages = rig.watch._pages
 
     async def live() -> tuple[set[int], set[int]]:
