@@ -50,7 +50,7 @@ _SWITCH = re.compile(
     re.IGNORECASE,
 )
 _START = re.compile(
-    r"(?:.{0,60}don't match with any supported system topology|failed to (?:initialize|register|configure|start|find any|open|enable)|.{0,80}aborting fabric manager)",
+    r"(?:.{0,60}don't match with any supported system topology|(?:fabric manager )?NVIDIA GPU driver interface version \S{1,40} don't match with driver version|failed to (?:initialize|register|configure|start|find any|open|enable)|.{0,80}aborting fabric manager)",
     re.IGNORECASE,
 )
 _NVLINK = re.compile(r"(?=.{0,200}nvlink).{0,200}(?:fail|error|down|not trained|contain)", re.IGNORECASE)

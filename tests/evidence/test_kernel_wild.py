@@ -333,6 +333,10 @@ def test_the_fabric_managers_log_is_a_kind_of_its_own(front: str) -> None:
     ("line", "code"),
     [
         (
+            "Aug 11 06:47:54 n1 nv-fabricmanager[186868]: fabric manager NVIDIA GPU driver interface version 595.71.05 don't match with driver version 590.48.01. Please update.",
+            "start_failed",
+        ),
+        (
             "[Jul 23 2024 07:53:55] [ERROR] [tid 9] detected number of NVSwitches don't match with any supported system topology, aborting fabric manager",
             "start_failed",
         ),
