@@ -216,6 +216,13 @@ class CauseCandidates:
         best = self.held[self.best] if self.best is not None else None
         if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
             return
+        if (
+            best is not None
+            and best.role is LineRole.EXIT
+            and finding.detail.get("launch")
+            and finding.line > best.line
+        ):
+            return  # the launcher's own complaint about the end
         self.add(finding)
 
     @property

@@ -114,7 +114,7 @@ _LISTS = re.compile(
 _BOX_LINES = 6
 _RULE = re.compile(r"\s{0,8}[-=*#]{8,120}\s*$")
 _NOTED = re.compile(
-    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s)"
+    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s|VERBOSE: |.{0,120}\bUCX {1,4}(?:DIAG|INFO|DEBUG|TRACE)\b)"
 )
 """A logger's note: whatever its words, no error."""
 _INFORMED = re.compile(r"\s*(?:INFO|DEBUG) {1,3}\d\d-\d\d \d\d:\d\d:\d\d ")

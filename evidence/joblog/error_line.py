@@ -29,7 +29,7 @@ _LAST = re.compile(
     r"|(?:[\w./+-]{1,80}: ){1,2}['\"‘]?\S{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$|(?:[\w.()<>-]{1,60}: ){0,3}(?:.{0,80}\b(?:message|reason|error) (?:was|is): )?\[Errno \d{1,3}\] \w"
     r"|(?:/\S{0,80}/)?(?:env|nohup|timeout|nice|xargs|time|stdbuf|setsid|taskset|numactl|bash|sh|-bash|-sh): .{1,300}: (?:No such file or directory|Permission denied|Exec format error)\b"
     r"|\S{1,300}: \S{1,200}: bad interpreter: |\S{1,300}\.(?:c|cc|cpp|cu):\d{1,7}:\d{1,6}: runtime error: |\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S|(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: \w|Caught exception: \S"
-    r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
+    r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
     r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
     r"|(?:\S{1,100}: ){0,2}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
     r"|(?:(?:\[[\w.:-]{1,60}\] )?\*{2,5} ?(?:[Ff]atal )?(?:ERROR|[Ee]rror)|[\w./+-]{1,80}\.(?:sh|py|pl|R) ERROR:|(?:[A-Z][\w+-]{1,30} ){1,3}fatal error(?: \d{1,6})?:) (?=\S)|(?:[\d.kMGTP:\s-]{40,400})?curl: \(\d{1,3}\) |wget: \S|rsync(?: error)?: \S|tar: (?:Error|Exiting|.{1,200}: Cannot )"

@@ -13,6 +13,7 @@ from probing_cluster.evidence.joblog.messages import (
     hccl,
     horovod,
     languages,
+    launchers,
     megatron,
     mpi,
     nccl,
@@ -44,6 +45,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     languages.FAMILY,
     process.FAMILY,
     tools.FAMILY,
+    launchers.FAMILY,
 )
 """The registration; the first family that recognises a line gives its finding."""
 _COLLECTIVES = (

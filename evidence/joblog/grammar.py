@@ -134,6 +134,10 @@ class JoblogContext:
 
     java_line: int = -1_000
     """Line of the last exception in a Java trace that only passes on another one, which stands below it."""
+    box: list[Record] = field(default_factory=list)
+    """The lines so far of a message that an MPI runtime prints between two rules."""
+    box_line: int = 0
+    """Line of the rule above them; 0 without one."""
     failed_line: int = 0
     """Line at which a workflow engine reported a failed step; the reason follows. 0 if none is expected."""
 
@@ -149,13 +153,18 @@ class JoblogContext:
         """Whether `line` can be the reason that a workflow engine gives for a step's failure."""
         return 0 < self.failed_line < line <= self.failed_line + _REASON_LINES
 
+    def boxed(self, line: int) -> bool:
+        """Whether `line` can belong to a message that an MPI runtime prints between two rules."""
+        return 0 < self.box_line < line <= self.box_line + _BOX_LINES
+
     def is_last_error(self, line: int) -> bool:
         """Whether `line` is the text of NCCL's last error."""
         return line == self.last_error_line + 1
 
     def expects(self, line: int) -> bool:
         """Whether an earlier line gives `line` a meaning, whatever it contains."""
-        return self.listing(line) or self.announced(line) or self.reasoned(line) or self.is_last_error(line)
+        near = self.listing(line) or self.announced(line) or self.reasoned(line) or self.boxed(line)
+        return near or self.is_last_error(line)
 
 
 Read = Callable[[Record, JoblogContext], "JobFinding | None"]
@@ -169,6 +178,8 @@ class LogFamily:
     triggers: tuple[str, ...]
     read: Read
     facts: Mapping[str, LogFact]
+    expects: Callable[[JoblogContext, int], bool] | None = None
+    """Whether an earlier line gives the line of this number a meaning for the family, whatever it contains."""
 
 
 def make(facts: Mapping[str, LogFact], kind: str, record: Record, **fields: Any) -> JobFinding:
@@ -202,6 +213,7 @@ def number(text: str | None, limit: int = 2**63 - 1) -> int | None:
 MAX_RANK = 2**31 - 1
 _LISTING_LINES = 200
 _HEAD_LINES = 8
+_BOX_LINES = 40
 _REASON_LINES = 4
 WATCHDOG_KINDS = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
 SIGNAL_DEATH_KINDS = frozenset(

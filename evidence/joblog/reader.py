@@ -33,8 +33,6 @@ from probing_cluster.evidence.joblog.messages import (
     codes,
     cuda,
     languages,
-    nccl,
-    process,
     python,
     torch_nccl,
     workflows,
@@ -53,7 +51,8 @@ _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
 _ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _DEBUG = re.compile(
-    r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
+    r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?<!GTL )(?:DEBUG|TRACE)(?=[\]\s:|,])"
+    r"|(?:srun|slurmd|slurmstepd|sbatch|salloc)(?:-\S{1,253})?: debug\d?: "
 )
 """A debug level: no error that ends a program."""
 _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
@@ -105,10 +104,7 @@ class JobLogReader:
             return replace(found, message=sanitize.clean(record.text, 1024)) if found else None
         announced = self._context.announced(record.line)
         for family in families.FAMILIES:
-            wanted = family is process.FAMILY and self._context.listing(record.line)
-            wanted |= family is languages.FAMILY and announced
-            wanted |= family is nccl.FAMILY and self._context.is_last_error(record.line)
-            wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
+            wanted = family.expects is not None and family.expects(self._context, record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
             if found := self._trailing.unraised(record, family.read(record, self._context)):

@@ -191,6 +191,9 @@ class TrailingErrors:
         weak = self._weak
         if weak is not None and weak.kind == "net_ib_error" and found.kind == "rendezvous_failed":
             return self.take_last(at_exit=True)
+        if weak is not None and found.kind in _LAUNCHES and weak.detail.get("launch") == "srun":
+            self._weak = None
+            return weak if found.line <= self._weak_until else None
         if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:
             return None
         if found.kind not in _LACKS and not found.detail.get("missing"):
@@ -241,7 +244,8 @@ class TrailingErrors:
             self._last = None
         weak = self._weak
         if weak is not None and (
-            weak.kind == "command_not_found" or weak.detail.get("modules") or weak.detail.get("not_set_up")
+            weak.kind == "command_not_found"
+            or any(weak.detail.get(of) for of in ("modules", "not_set_up", "launch"))
         ):
             self._weak = None
 
@@ -249,7 +253,11 @@ class TrailingErrors:
         """Release the held error, which only the end followed; at a bad exit only an error that explains it."""
         found, self._last = self._last, None
         weak, self._weak = self._weak, None
-        if weak is not None and not at_exit and self._weak_behind > _COMMAND_LINES:
+        if (
+            weak is not None
+            and (not at_exit or weak.detail.get("launch"))
+            and self._weak_behind > _COMMAND_LINES
+        ):
             weak = None
         if weak is not None and found is not None and found.line < weak.line:
             # A line that ends with a colon only announces what follows it.

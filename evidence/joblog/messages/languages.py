@@ -290,6 +290,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="languages",
+    expects=JoblogContext.announced,
     triggers=(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",

@@ -55,6 +55,7 @@ FACTS = {
         LineRole.OBSERVATION, SOFTWARE, "NCCL warns of a condition while it shuts down or falls back."
     ),
 }
+_UCX_NOTE = re.compile(r"\bUCX {1,4}(?:WARN|DIAG|INFO|DEBUG|TRACE)\b")
 _WARNING = re.compile(
     r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?R?N?CCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)R?N?CCL )WARN (?P<text>.*)"
 )
@@ -213,7 +214,7 @@ def _transport(found: re.Match[str], record: Record) -> JobFinding:
 
 def _without_warn(record: Record) -> JobFinding | None:
     """A line without NCCL's WARN: another library's, or NCCL's text that a framework reprinted."""
-    if found := _UCX.search(record.text):
+    if (found := _UCX.search(record.text)) and not _UCX_NOTE.search(record.text[: found.start()]):
         return _transport(found, record)
     if _BIND.search(record.text):
         return _multicast(record)
@@ -253,6 +254,26 @@ def _bind(_found: re.Match[str], record: Record, _context: JoblogContext) -> Job
     return _multicast(record)
 
 
+_GOES_ON = re.compile(
+    r"\bignor|\bdefault|\binstead\b|\bfall(?:ing|s)? back|\bskip|\bretry|\bcontinu|\bunsett|\bdisabl|not using (?:it|them)\b|\bnot (?:supported|available)\b.{0,40}using\b|non-fatal|\bdeprecat|\bcleanup\b|\bclose[sd]?\b|(?:\b|_)[Dd]e(?:register|stroy)|\babort(?:ed)? state|has already been destroyed|\breclaim|^\s*$|\bCall to\s*$|[Ll]egacy|\bis disabled\b|Cannot initialize CollNet|failed to set|Destroy|Reclaim|nvmlInit|NET/OFI"
+)
+"""Warnings after which NCCL goes on, that it prints while it ends, or that have rules of their own."""
+_OWN_USE = re.compile(
+    r"\b(?:[Ii]nvalid|improper|mismatch\w{0,4}|[Mm]ismatched|incompatible|not (?:allowed|compatible|initialized|a valid)|must (?:be|have|pass|provide)|should not be called|cannot be|is NULL|same GPU|out of range|exceeds|different)\b"
+)
+_OWN_NOTE = "NCCL warns of an error of its own and says nothing more; its text is the only reason at hand."
+
+
+def _other(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding | None:
+    """A warning that no rule knows: the reason only if nothing else is."""
+    if _GOES_ON.search(found.string):
+        return None
+    if _OWN_USE.search(found.string):
+        return make(FACTS, "nccl_invalid_usage", record, role=LineRole.SYMPTOM, detail={"weak": True})
+    detail = {"weak": True}
+    return make(FACTS, "nccl_internal_error", record, domains=ALL_DOMAINS, meaning=_OWN_NOTE, detail=detail)
+
+
 _RULES: tuple[rules.Rule, ...] = (
     (_OFI.search, _ofi),
     (_ASYNC_EVENT.search, _async_event),
@@ -266,6 +287,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_NOT_THERE.search, rules.always(FACTS, "nccl_warning")),
     (_TOPOLOGY.search, rules.always(FACTS, "nccl_system_error", domains=SOFTWARE, meaning=_NO_TOPOLOGY)),
     *((pattern.search, rules.always(FACTS, kind)) for kind, pattern in _TEXTS),
+    (_SENTENCE.match, _other),
 )
 
 
@@ -292,6 +314,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="nccl",
+    expects=JoblogContext.is_last_error,
     triggers=(
         "CCL WARN",
         " WARN C",

@@ -303,6 +303,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="process",
+    expects=grammar.JoblogContext.listing,
     triggers=(
         "exitcode",
         "received by PID",
@@ -321,10 +322,8 @@ FAMILY = grammar.LogFamily(
         "Aborted",
         "Illegal instr",
         "Floating point exc",
-        "Caught signal",
         "eceived signal",
         "fatal signal",
-        "Process received signal",
         "Signal: ",
         "Fatal Python",
         "JAX distributed service",

@@ -270,7 +270,7 @@ def _tasks(record: Record) -> JobFinding | None:
     )
 
 
-def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
+def launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
     """A program that was never started: by the job's own mistake, or the site's."""
     if _CHILD.search(record.text):
         return make(FACTS, "slurm_launch_failed", record, host=host, role=LineRole.EXIT)
@@ -298,7 +298,7 @@ def container(record: Record) -> JobFinding:
     """A container or an image that could not be made, judged by the end of the line."""
     kind = next((kind for kind, words in _IMAGE_WORDS if words.search(record.text)), None)
     if kind is None:
-        return _launch(record, None, container=True)
+        return launch(record, None, container=True)
     # The killed process was the last one; no other line is more precise.
     return make(FACTS, kind, record, role=LineRole.ROOT)
 
@@ -350,7 +350,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _PRINTED.search(text):
         return container(record)
     if (found := _LAUNCH.search(text)) and not _OVER.search(text):
-        return _launch(
+        return launch(
             record,
             found["step"] or found["node"] or found["refused"] or found["unknown"],
             container="pyxis: " in text,

@@ -101,6 +101,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="workflows",
+    expects=grammar.JoblogContext.reasoned,
     triggers=(
         "ERROR ~", "ERROR nextflow.", "ERROR n.", "Error executing process", "Caused by:", "Process completed", "Process `", "Process '", "Job error:", "Workflow error",
         "failed validation:", "unsupported feature:", "this CWL file", "What went wrong", "input processing failed", "exited with status: ",

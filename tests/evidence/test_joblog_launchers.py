@@ -1,0 +1,298 @@
+"""Errors of launchers and MPI's runtimes about themselves, in the formats of their sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+_WORK = [
+    "Reading input from /scratch/u1/input.dat",
+    "step 1 loss 2.31",
+    "step 2 loss 2.20",
+    "step 3 loss 2.12",
+]
+_RULE = "-" * 74
+_FORTH = ["step 4 loss 2.04", "step 5 loss 2.01", "step 6 loss 1.98", "step 7 loss 1.95", "Done."]
+
+
+def _first(*lines: str) -> JobFinding | None:
+    return next((f for f in reader.read(lines) if f.first_cause), None)
+
+
+def _cause(*lines: str) -> JobFinding:
+    found = _first(*lines)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "domains"),
+    [
+        ("srun: error: SLURM job 14309532 has expired", ("user_program", "system_software")),
+        (
+            "srun: error: Unable to confirm allocation for job 60564: Unable to contact slurm controller (connect failure)",
+            ("system_software",),
+        ),
+        ("srun: error: Cannot communicate with node 3.  Aborting job.", ("hardware", "system_software")),
+        ("srun: error: pyxis: --container-image: argument required", ("user_program",)),
+        ("srun: error: pyxis: mount target must be a relative path or an absolute path", ("user_program",)),
+        ("srun: error: Line 3 of configuration file multi.conf is invalid", ("user_program",)),
+        ("srun: error: Invalid MPI type 'pmix_v7', --mpi=list for acceptable types", ("user_program",)),
+        (
+            "slurmstepd: error: Could not open stdout file /home/u1/logs/out.txt: No such file or directory",
+            ("user_program",),
+        ),
+        ("slurmstepd: fatal: failed to initialize credential plugin", ("system_software",)),
+        ("sbatch: fatal: Invalid value for --gpus-per-task", ("user_program",)),
+    ],
+)
+def test_an_error_by_which_slurms_commands_end_is_the_cause(line: str, domains: tuple[str, ...]) -> None:
+    found = _cause(*_WORK, line)
+    assert (found.kind, found.message) == ("slurm_launch_failed", line)
+    assert found.domains == domains
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: error: poll: Interrupted system call. Continuing...",
+        "srun: error: Timed out waiting for job step to complete",
+        "srun: error: eio_handle_mainloop: Abandoning IO 60 secs after job shutdown initiated",
+        "srun: error: Ignoring --x11 option for a job step within an existing job. Set x11 options at job allocation time.",
+        "srun: warning: can't run 1 processes on 2 nodes, setting nnodes to 1",
+        "srun: Step created for StepId=60564.0",
+        "srun: debug:  Unable to get file system: Connection refused",
+        "slurmstepd: error: couldn't chdir to `/workspace': No such file or directory: going to /tmp instead",
+        "slurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused",
+        "slurmstepd: error: slurm_send_node_msg: [socket:[2086313]] slurm_bufs_sendto(msg_type=REQUEST_COMPLETE_BATCH_SCRIPT) failed: Unexpected missing socket error",
+        "slurmstepd: error: TaskEpilog failed status=1",
+        "slurmstepd: error: Unable to rmdir(/sys/fs/cgroup/x), unexpected error: Device or resource busy",
+        "slurmstepd: debug2: killing process 12345 (inherited_task) with signal 9",
+        "slurmstepd: debug:  unkillable after 60 sec, calling the program",
+    ],
+)
+def test_a_note_of_slurms_commands_is_none(line: str) -> None:
+    assert _first(*_WORK, line) is None
+
+
+def test_a_complaint_gives_way_to_a_task_that_ran_and_died() -> None:
+    found = _cause(
+        "slurmstepd: error: task_g_set_affinity: Invalid argument",
+        *_WORK[:1],
+        "srun: error: n1: task 0: Segmentation fault (core dumped)",
+    )
+    assert found.kind == "segfault"
+
+
+def test_a_complaint_after_which_the_job_goes_on_is_none() -> None:
+    assert (
+        _first("srun: error: Unable to accept new connection: Too many open files", *_WORK, *_FORTH) is None
+    )
+
+
+def test_mpirun_that_lost_its_daemons_gives_way_to_the_reason_that_srun_gives() -> None:
+    line = "srun: error: SLURM job 14309532 has expired"
+    found = _cause(
+        line,
+        _RULE,
+        "An ORTE daemon has unexpectedly failed after launch and before",
+        "communicating back to mpirun. This could be caused by a number",
+        "of factors, including an inability to create a connection back",
+        _RULE,
+    )
+    assert found.message == line
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "domains"),
+    [
+        (
+            [
+                "PRTE was unable to open the hostfile:",
+                "",
+                "    hosts.txt",
+                "",
+                "Check to make sure the path and filename are correct.",
+            ],
+            "slurm_launch_failed",
+            ("user_program",),
+        ),
+        (
+            [
+                "Open MPI has detected that this process has attempted to initialize",
+                "MPI (via MPI_INIT or MPI_INIT_THREAD) more than once.  This is",
+                "erroneous.",
+            ],
+            "program_error",
+            ("user_program",),
+        ),
+        (
+            [
+                "The call to cuMemcpyAsync failed. This is a unrecoverable error and will",
+                "cause the program to abort.",
+                "  cuMemcpyAsync(0x7f3a1c002e30, 0x7f3a1c002e40, 4096) returned value 700",
+                "Check the cuda.h file for what the return value means.",
+            ],
+            "cuda_error",
+            ("user_program", "system_software", "hardware"),
+        ),
+        (
+            [
+                "At least one pair of MPI processes are unable to reach each other for",
+                "MPI communications.  This means that no Open MPI device has indicated",
+                "that it can be used to communicate between these processes.",
+            ],
+            "rendezvous_failed",
+            ("user_program", "system_software", "hardware"),
+        ),
+        (
+            [
+                "Some of the requested hosts are not included in the current",
+                "allocation.",
+                "",
+                "The requested hosts could not be found in this hostfile:",
+                "      hosts.txt",
+            ],
+            "slurm_launch_failed",
+            ("user_program",),
+        ),
+    ],
+)
+def test_a_message_between_two_rules_is_the_cause(
+    lines: list[str], kind: str, domains: tuple[str, ...]
+) -> None:
+    found = _cause(*_WORK, _RULE, *lines, _RULE)
+    assert (found.kind, found.line, found.domains) == (kind, len(_WORK) + 2, domains)
+    assert found.message.startswith(lines[0])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["WARNING: An invalid value was given for btl_tcp_if_exclude.  This", "value will be ignored."],
+        [
+            "A system call failed during shared memory initialization that should",
+            "not have.  It is likely that your MPI job will now either abort or",
+            "experience performance degradation.",
+            "  Local host:  n1",
+        ],
+        [
+            "Open MPI was inserting a signal handler for signal 11 but noticed",
+            "that there is already a non-default handler installed.  Open MPI's",
+            "handler was therefore not installed; your job will continue.",
+        ],
+        ["Max number of seconds to wait for data to become available"],
+        ["epoch      loss     missing    failed to converge"],
+    ],
+)
+def test_a_note_between_two_rules_is_none(lines: list[str]) -> None:
+    assert _first(*_WORK, _RULE, *lines, _RULE) is None
+
+
+def test_a_message_between_two_rules_gives_way_to_the_programs_own_error() -> None:
+    found = _cause(
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "ValueError: no such model",
+        _RULE,
+        "The user-provided time limit for job execution could not be kept; the job is aborted.",
+        _RULE,
+    )
+    assert found.kind == "python_exception"
+
+
+def test_hydras_own_stack_is_the_cause_if_nothing_else_is() -> None:
+    stack = [
+        "[mpiexec@n1] HYDU_sock_connect (./lib/utils/sock.c:145): unable to connect from n1 to n2 (Connection refused)",
+        "[mpiexec@n1] main (./ui/mpich/mpiexec.c:325): process manager error waiting for completion",
+    ]
+    found = _cause(*_WORK, *stack)
+    assert (found.kind, found.message) == ("slurm_launch_failed", stack[0])
+    wrong = "[mpiexec@n1] match_arg (./lib/arg/hydra_arg.c:91): unrecognized argument x"
+    found = _cause(wrong, stack[1])
+    assert (found.kind, found.domains) == ("program_error", ("user_program",))
+    end = "=   KILLED BY SIGNAL: 9 (Killed)"
+    assert _cause(*_WORK, *stack, end).kind == "oom_kill_suspected"
+
+
+_NCCL = "n1:12345:12401 [3] misc/x.cc:123 NCCL WARN "
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Internal error : tree already has 3 children (1 2 4)", "nccl_internal_error"),
+        ("Error : ring 3 does not contain rank 12", "nccl_internal_error"),
+        ("Failed to determine intra proc ranks rank 3 hostHash 1f pidHash 2f", "nccl_internal_error"),
+        ("AllReduce : invalid root 9 (root should be in the 0..7 range)", "nccl_invalid_usage"),
+        ("Broadcast : buffer allocated on device 3 mismatchs with NCCL device 1", "nccl_invalid_usage"),
+    ],
+)
+def test_a_warning_of_nccl_with_which_a_log_ends_is_the_cause(text: str, kind: str) -> None:
+    assert _cause(*_WORK, _NCCL + text).kind == kind
+    assert _first(_NCCL + text, *_WORK, *_FORTH) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        _NCCL + "NCCL_WORK_FIFO_BYTES=3 is being ignored because it is not a power of 2.",
+        _NCCL + "NCCL_NET_MERGE_POLICY: unknown value 'x', defaulting to ALL",
+        _NCCL + "Cannot initialize CollNet, using point-to-point network instead",
+        _NCCL + "commReclaim: cleanup comm 0x7f rank 3 failed in destroy/abort, error 3",
+        "n1:12345:12401 [3] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM failed over",
+        "[1764400000.123456] [n1:12345:0]   wireup.c:123  UCX  DIAG  ep 0x7f: failed to send ack: Timed out",
+        "[1764400000.123456] [n1:12345:0]   ib_md.c:123  UCX  WARN  ibv_dealloc_pd() failed: Invalid argument",
+        "VERBOSE: Could not set lock on squash section 3, underlying filesystem seems to not support lock",
+    ],
+)
+def test_a_note_of_nccl_ucx_and_apptainer_is_none(line: str) -> None:
+    assert _first(*_WORK, line) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (
+            [
+                "Fatal CUDA Error at hybrid-api.cu:450.",
+                "Return value 46 from 'cudaStreamCreate(&s)'.  Exiting.",
+            ],
+            "cuda_error",
+        ),
+        (
+            [
+                "Fatal CUDA Error out of memory at hybrid-api.cu:790.",
+                "Return value 2 from 'cudaMallocHost(&p, n)'.  Exiting.",
+                "[0] Stack Traceback:",
+                "  [0:2] cudaErrorDie+0x5f  [0x61e300]",
+            ],
+            "cuda_oom",
+        ),
+        (
+            ["(GTL DEBUG: 1) cuIpcOpenMemHandle: invalid argument, CUDA_ERROR_INVALID_VALUE, line no 272"],
+            "cuda_error",
+        ),
+        (["# SWAN : FATAL : Cuda driver error 700 : CUDA_ERROR_ILLEGAL_ADDRESS"], "cuda_illegal_access"),
+    ],
+)
+def test_a_cuda_error_in_the_words_of_charm_cray_mpi_and_acemd_is_the_cause(
+    lines: list[str], kind: str
+) -> None:
+    found = _cause(*_WORK, *lines)
+    assert (found.kind, found.message) == (kind, lines[0])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["------- Partition 0 Processor 3 Exiting: Called CmiAbort ------", "Reason: Sent to a dead chare"],
+        ["API error (bug):", "Identical or decreasing frame times"],
+    ],
+)
+def test_a_heading_and_its_sentence_are_the_cause(lines: list[str]) -> None:
+    found = _cause(*_WORK, *lines)
+    assert found.kind == "program_error"
+    assert found.message.endswith(lines[1])
