@@ -32,6 +32,8 @@ def case(tmp_path: Path, kind: str, label: str, given: str) -> cases.Case:
         ("kernel", 'expected = "harmless"', f"kernel: {XID}", False),
         ("kernel", 'expected = "harmless"', "kernel: eth0: renamed from veth1", True),
         ("joblog", 'first = "KeyError"\nexpected = "user_error"', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", True),
+        ("joblog", 'first = "x: 3"\nexpected = "user_error"\nalso = ["KeyError: 3"]', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", True),
+        ("joblog", 'first = "x: 3"\nexpected = "user_error"\nalso = ["import_error"]', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", False),
         ("joblog", 'first = "IndexError"', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", False),
         ("joblog", 'expected = "oom_gpu"', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", False),
         ("joblog", 'first = "x"', "all is well", False),

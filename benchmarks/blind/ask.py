@@ -62,6 +62,10 @@ def _found(case: cases.Case, reads: str) -> list[dict[str, Any]]:
     return list(classify.classify_stream(io.BytesIO(_text(case).encode()), reads))
 
 
+_A_NAME = re.compile(r"[a-z0-9_]+")
+"""A kind or a cause, in `also`."""
+
+
 def _wanted(label: Mapping[str, Any]) -> list[str]:
     first = [str(label["expected"])] if "expected" in label else []
     return [*first, *map(str, label.get("also", ()))]
@@ -100,7 +104,9 @@ def _joblog(case: cases.Case, _: str) -> Answer:
         return _made(case, right, "no first cause", str(label.get("first") or " or ".join(_wanted(label))))
     line = lines[int(first["line"]) - 1] if 0 < int(first["line"]) <= len(lines) else ""
     cause = _cause_of(first, line)
-    right = str(label.get("first", "")) in line
+    # A label's second answer may be the words of another line.
+    others = [w for w in map(str, label.get("also", ())) if not _A_NAME.fullmatch(w)]
+    right = any(words in line for words in (str(label.get("first", "")), *others))
     right = right and (not _wanted(label) or bool({cause, str(first["kind"])} & set(_wanted(label))))
     expected = " / ".join(s for s in (str(label.get("first", "")), " or ".join(_wanted(label))) if s)
     return _made(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding
@@ -32,7 +32,10 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
     if best is not None and not (best.kind == "python_consequence" and _is_interrupted(held, last_line)):
         # The launcher reports the end below the program's own message; broken connections come before or after it.
         last_line = best.line
-        if not _is_interrupted(held, last_line):
+        lost = best.kind == "python_consequence"
+        if not _is_interrupted(
+            held, last_line, {"interrupted", "process_terminated"} if lost else {"interrupted"}
+        ):
             return None
     ended = [
         i
@@ -41,7 +44,10 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
     ]
     ends = [held[i] for i in ended]
     died = any("exit_code" in f.detail or "exit_string" in f.detail or _RAISED.match(f.message) for f in ends)
-    return _launcher_end(held, ended[0]) if died or any(f.kind == "interrupted" for f in ends) else None
+    died = died or any(f.kind == "interrupted" for f in ends)
+    # Processes lose those that were ended; their exceptions name no signal.
+    died = died or (best is not None and best.kind == "python_consequence" and bool(ends))
+    return _launcher_end(held, ended[0]) if died else None
 
 
 def stall(
@@ -67,9 +73,11 @@ def _is_near(finding: JobFinding, last_line: int) -> bool:
     return 0 <= last_line - finding.line <= _INTERRUPTED_LINES and not finding.detail.get("survived")
 
 
-def _is_interrupted(held: Sequence[JobFinding], last_line: int) -> bool:
+def _is_interrupted(
+    held: Sequence[JobFinding], last_line: int, kinds: Collection[str] = ("interrupted",)
+) -> bool:
     """Whether the program reported shortly before `last_line` that it was interrupted."""
-    return any(f.kind == "interrupted" and _is_near(f, last_line) for f in held)
+    return any(f.kind in kinds and _is_near(f, last_line) for f in held)
 
 
 def _launcher_end(held: Sequence[JobFinding], end: int) -> int:

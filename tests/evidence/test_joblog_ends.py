@@ -357,3 +357,36 @@ def test_an_exception_whose_name_begins_with_a_small_letter_is_one(line):
     assert found is not None
     assert (found.kind, found.message) == ("python_exception", line)
     assert first(f"{TRACE}\nKeyError: 'lr'\n{line}").message == "KeyError: 'lr'"
+
+
+def test_what_tensorflow_tries_again_with_less_is_no_failure() -> None:
+    """Unless a library of CUDA's then finds no memory."""
+    tried = "2023-01-04 12:55:45.147689: I tensorflow/compiler/xla/stream_executor/cuda/cuda_driver.cc:735] failed to allocate 28.06G (30127030272 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    loaded = "2023-01-04 12:55:50.809667: I tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:428] Loaded cuDNN version 8101"
+    assert not any(f.first_cause for f in reader.read([tried, loaded]))
+    handle = "2023-01-04 12:55:51.809667: E tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:389] Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED"
+    (found,) = [f for f in reader.read([tried, loaded, handle]) if f.first_cause]
+    assert found.kind == "cuda_oom"
+
+
+def test_vllm_names_the_signal_that_ended_it() -> None:
+    """Its clients' errors come behind it."""
+    ended = "(EngineCore pid=30070) INFO 08-01 23:37:28 [core.py:1214] [shutdown] EngineCore: trigger received signal=SIGTERM"
+    dead = [
+        "(APIServer pid=29938) ERROR 08-01 23:37:28 [async_llm.py:704] Traceback (most recent call last):",
+        '(APIServer pid=29938) ERROR 08-01 23:37:28 [async_llm.py:704]   File "core_client.py", line 1061, in get',
+        "(APIServer pid=29938) ERROR 08-01 23:37:28 [async_llm.py:704] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.",
+    ]
+    (found,) = [f for f in reader.read([ended, *dead]) if f.first_cause]
+    assert found.kind == "process_terminated"
+
+
+def test_lightnings_exception_for_sigterm_is_no_error_of_the_program() -> None:
+    """It raises one in the training loop once the signal came."""
+    lines = [
+        "[rank: 0] Received SIGTERM: 15",
+        *TRACE.split("\n"),
+        "lightning.pytorch.utilities.exceptions.SIGTERMException",
+    ]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert found.kind in ("process_terminated", "interrupted")

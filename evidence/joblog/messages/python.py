@@ -149,7 +149,9 @@ _OF_PEERS = re.compile(
     r"(?:torch|torchrun|ray|dask|distributed|horovod|mpi4py|multiprocessing|concurrent|joblib|loky|asyncio|anyio|grpc|zmq|vllm|sglang|jax|jaxlib|tensorflow|deepspeed|lightning|pytorch_lightning|accelerate|paddle|mindspore|pyspark|py4j|builtins)\b"
 )
 """Libraries whose processes are each other's peers; the exception of another library about a connection is of a client and its server."""
-_INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
+_INTERRUPTS = frozenset(
+    {"KeyboardInterrupt", "SIGTERMException", "SystemExit", "SignalException", "GeneratorExit"}
+)
 _INTERRUPTED = re.compile(
     r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
     r"|\bKeyboard interrupt(?:ion)?[.,!:;]|\b(?:[Tt]raining|[Rr]un|[Jj]ob|[Pp]rogram|[Ee]xecution|[Ee]valuation|[Pp]rocess) (?:was )?(?:interrupted|stopped|cancelled|aborted) by (?:the )?user\b"
