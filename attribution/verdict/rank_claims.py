@@ -107,8 +107,12 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     soft = claim.cause in _SOFT
     located = _has_node_evidence(root) or root.info.domain not in _INFRASTRUCTURE
     yields = claim.cause == "unknown" or (claim.by_elimination and located)
-    # Both concern one part: if the job held it in one claim, it held it in the other.
-    same_part = claim.device is not None and (root.node, root.device) == (claim.node, claim.device)
+    # Both concern one part: if the job held it in one claim, it held it in the other. A weak sign explains no surer fault of it.
+    same_part = (
+        claim.device is not None
+        and (root.node, root.device) == (claim.node, claim.device)
+        and claims.rank_of(root.confidence) >= claims.rank_of(claim.confidence)
+    )
     # A mount that is gone was in use, and so was the link to its server.
     way = root.cause in _WAYS and claim.cause == "filesystem_mount" and root.node == claim.node
     if root.weight < (claims.POSSIBLE if yields or same_part or way else claims.LIKELY):

@@ -69,6 +69,7 @@ class Signature:
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
+    of_severity: Mapping[tuple[str, str, records.Severity], Signature]
     exact: Mapping[tuple[str, str], Signature]
     prefixes: Mapping[str, tuple[tuple[str, Signature], ...]]
     any_code: Mapping[str, Signature]
@@ -78,6 +79,7 @@ class _Table:
 @functools.cache
 def _load() -> _Table:
     raw = tomllib.loads(_FILE.read_text("utf-8"))
+    of_severity: dict[tuple[str, str, records.Severity], Signature] = {}
     exact: dict[tuple[str, str], Signature] = {}
     any_code: dict[str, Signature] = {}
     prefixes: dict[str, list[tuple[str, Signature]]] = {}
@@ -85,6 +87,9 @@ def _load() -> _Table:
         signature = _signature(row, row["kind"], frozenset(row["codes"]))
         for code in signature.codes:
             key = (signature.kind, code.lower())
+            if severity := row.get("severity"):
+                of_severity[*key, records.Severity(severity)] = signature
+                continue
             if key in exact or (code == "*" and signature.kind in any_code):
                 msg = (
                     f"{_FILE.name} (or a file beside the rules) says twice what {signature.kind} {code} means"
@@ -101,7 +106,9 @@ def _load() -> _Table:
         for s, row in raw["default"].items()
     }
     longest_first = {k: tuple(sorted(v, key=lambda p: (-len(p[0]), p[0]))) for k, v in prefixes.items()}
-    return _Table(exact=exact, prefixes=longest_first, any_code=any_code, default=default)
+    return _Table(
+        of_severity=of_severity, exact=exact, prefixes=longest_first, any_code=any_code, default=default
+    )
 
 
 def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Signature:
@@ -137,7 +144,7 @@ def find(kind: str, code: str | None, severity: records.Severity, *, recovered: 
 def _find(kind: str, code: str | None, severity: records.Severity, recovered: bool) -> Signature:
     table = _load()
     text = (code or "").lower()
-    found = table.exact.get((kind, text))
+    found = table.of_severity.get((kind, text, severity)) or table.exact.get((kind, text))
     if found is None:
         found = next((s for p, s in table.prefixes.get(kind, ()) if text.startswith(p)), None)
     found = (found or table.any_code.get(kind) or table.default[severity]).bounded(severity)
