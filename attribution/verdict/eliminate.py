@@ -109,8 +109,9 @@ def _unused_links(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking
 def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     parts = set()
     for event in view.not_held:
-        # Faults from after the end, or from long before the start, need no mention.
-        if not view.start_at - _JUST_BEFORE <= event.at <= view.end_at:
+        # Faults from after the end, from long before the start, or repaired by then, need no mention.
+        near = view.start_at - _JUST_BEFORE <= event.at <= view.end_at
+        if not near or _was_cured_before(view, event):
             continue
         if (part := (event.node, event.device or event.gpu_uuid)) in parts:
             continue

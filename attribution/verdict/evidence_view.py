@@ -71,11 +71,6 @@ class CaseSighting:
         """The cause that the signature names."""
         return self.signature.cause
 
-    @property
-    def is_earlier_kill(self) -> bool:
-        """True for a memory kill from before the job: it has no effect on later processes."""
-        return self.cause == "oom_host" and self.when is EventPhase.BEFORE_START
-
 
 @dataclass(frozen=True, kw_only=True)
 class CaseFinding:

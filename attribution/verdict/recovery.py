@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from probing_cluster.attribution.verdict import evidence_view, taxonomy
 
 OUTLIVED = 0.5
-"""Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran."""
+"""Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran, before the onset."""
+
+
+def without_repaired(
+    sightings: Sequence[evidence_view.CaseSighting], start_at: datetime
+) -> list[evidence_view.CaseSighting]:
+    """The sightings without the faults that were over when the attempt began: their part recovered, or their node or driver restarted."""
+    begun = start_at + evidence_view.SLACK
+    ends = [s for s in sightings if s.at <= begun and (s.signature.recovery or s.cause == "node_reboot")]
+    if not ends:
+        return list(sightings)
+    return [
+        s
+        for s in sightings
+        if s.when is not evidence_view.EventPhase.BEFORE_START or not any(_is_end(e, s) for e in ends)
+    ]
+
+
+def _is_end(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
+    if later.at <= sighting.at or later.event.node != sighting.event.node:
+        return False
+    return later.cause == "node_reboot" or _is_over(later, sighting)
 
 
 def remaining_share(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
-    """Share of weight that a fault keeps: 0 if it was over before the attempt began, OUTLIVED if before the onset, else 1."""
+    """Share of weight that a fault keeps: OUTLIVED if it was there before the attempt began and over before the onset, else 1."""
     if sighting.when is not evidence_view.EventPhase.BEFORE_START:
         return 1.0
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
-    gone = [
-        s.at for s in since if recovers(s, sighting) or (s.signature.recovery and _sets_up_gpus(s, sighting))
-    ]
-    begun = view.start_at + evidence_view.SLACK
-    if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
-        return 0.0
-    return OUTLIVED if any(at < view.onset_at for at in gone) else 1.0
+    return OUTLIVED if any(s.at < view.onset_at and _is_over(s, sighting) for s in since) else 1.0
+
+
+def _is_over(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
+    """True if `later` shows the end of the fault: its part recovered, or the driver of a lost GPU was loaded again."""
+    return recovers(later, sighting) or (later.signature.recovery and _sets_up_gpus(later, sighting))
 
 
 def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSighting) -> bool:

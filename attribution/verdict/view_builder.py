@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import findings, gpus, onset, signatures, window
+from probing_cluster.attribution.verdict import findings, gpus, onset, recovery, signatures, window
 from probing_cluster.attribution.verdict.evidence_view import (
     SLACK,
     CaseFinding,
@@ -45,6 +45,7 @@ def build(case: cases.Case) -> EvidenceView | None:
     known = gpus.learn(events, case.allocations)
     builder = _SightingBuilder(case, stretch, known, own_actions, requeue_event_ids)
     sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
+    sightings = recovery.without_repaired(sightings, attempt.start_at)
     found, further = _findings([e for e in job_side if stretch.instant(e) is not None])
     return EvidenceView(
         case=case,

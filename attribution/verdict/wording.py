@@ -125,10 +125,13 @@ def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
     if node is None:
         return f", and it is not known which{_lost_node_candidates(view)}"
     lost = ("node_lost", "node_reboot")
-    shown = [
-        s for s in view.sightings if s.event.node == node and s.at <= view.end_at and s.cause not in lost
+    there = [
+        s
+        for s in view.sightings
+        if s.event.node == node and s.at <= view.end_at and s.cause not in lost and not s.signature.recovery
     ]
-    if shown := [s for s in shown if not s.is_earlier_kill]:
+    # Of what came before the start, only a fault that lasts was there when the node went away.
+    if shown := [s for s in there if s.when is not evidence_view.EventPhase.BEFORE_START or claims.weigh(s)]:
         return f"; before that it showed {phrases.what(shown[-1].event)}"
     log_ends = view.log_ends_s(node)
     if log_ends is None:
