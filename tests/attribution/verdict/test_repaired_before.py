@@ -66,8 +66,8 @@ def test_a_small_job_after_a_repair_is_not_told_of_the_repaired_gpu(make, held):
     assert not [s for s in v.ruled_out if "GPU 5" in s]
     assert "with no fault beside it." in v.summary
     unrepaired = make.judge(error, attempt=attempt)
-    told = " ".join((unrepaired.summary, *unrepaired.ruled_out))
-    assert ("that explains this" if held is None else "GPU 5 of n2 (Xid 48") in told
+    shown = " ".join((unrepaired.summary, *unrepaired.ruled_out))
+    assert ("that explains this" if held is None else "GPU 5 of n2 (Xid 48") in shown
 
 
 def test_a_node_that_booted_before_the_job_is_well(make):
