@@ -46,7 +46,7 @@ _USAGE = 2
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims from the state OUT_OF_MEMORY, else from a kernel line or the job's log."""
-    sightings = _in_time([s for s in view.of(HOST) if not s.after_own_action])
+    sightings = _in_time([s for s in _of_own_processes(view) if not s.after_own_action])
     if view.state == "OUT_OF_MEMORY":
         mine = [
             s
@@ -167,6 +167,21 @@ def _killed_daemon(
                 words="was killed by the kernel: the node ran out of main memory",
                 explains=frozenset({"node_lost", "node_reboot"}),
             )
+
+
+def _of_own_processes(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """The kills without those of processes outside of every job, if the job's log names another process as killed."""
+    sightings = list(view.of(HOST))
+    named = {f.event.pid for f in (*view.findings, *view.further_errors) if f.signature.cause == HOST}
+    if not (named := named - {None}):
+        return sightings
+    # The kernel's second line about a kill names no group; a container numbers its processes anew.
+    outside = {
+        (s.event.node, s.event.pid)
+        for s in sightings
+        if _is_anothers(s) and not _CONTAINERS.search(str(s.event.detail.get("task_memcg")))
+    }
+    return [s for s in sightings if s.event.pid in named or (s.event.node, s.event.pid) not in outside]
 
 
 def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.CaseSighting]:

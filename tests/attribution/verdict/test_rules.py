@@ -811,3 +811,29 @@ def test_what_we_know_of_a_kill_stands_outside_of_what_is_quoted(make):
     assert v.summary.endswith(
         'the kernel killed nothing for lack of memory; its log says: Killed in `python3 -u -c "`.'
     )
+
+
+@pytest.mark.parametrize("code", ["memcg", "global"])
+@pytest.mark.parametrize(
+    ("group", "pid", "cause"),
+    [
+        ("/system.slice", 99999, "rank_killed"),
+        ("/system.slice", 19728, "oom_host"),
+        ("/system.slice/docker-ab12.scope", 17, "oom_host"),
+    ],
+    ids=["another process", "the same process", "a container"],
+)
+def test_a_kill_of_another_process_than_the_log_names_ended_no_job(make, code, group, pid, cause):
+    """The shell names the process that was killed, and the kernel another one outside of every job."""
+    line = "slurm_script: line 3: 19728 Killed                  python3 train.py"
+    shell = make.finding(
+        "oom_kill_suspected", node="n2", message=line, pid=19728, detail={"first_cause": True}
+    )
+    kernel = {"kind": "oom", "code": code, "pid": pid, "process": "firefox", "severity": INFO}
+    kills = [make.event(8, detail={"task_memcg": group}, **kernel), make.event(8, **kernel)]
+    attempt = make.attempt(nodes=("n2",), exit_code=137)
+    v = make.judge(shell, *kills, attempt=attempt)
+    assert v.cause == cause
+    if cause == "rank_killed":
+        alone = make.judge(shell, attempt=attempt)
+        assert (v.summary, v.next_step) == (alone.summary, alone.next_step)
