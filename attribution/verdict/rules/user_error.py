@@ -305,7 +305,7 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     if signal == vocabulary.OUTPUT_NOT_OPENED:
         return _NO_OUTPUT_WORDS
     if (task := _first_task_to_exit(view)) is not None:
-        how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.node}, before any other)"
+        how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.detail.get('host') or task.node}, before any other)"
     elif aborted := _called_abort(view):
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
     elif signal:

@@ -569,6 +569,14 @@ def test_the_task_that_left_first_is_named_and_not_the_signal_that_ended_the_oth
         assert "exited with code 42 (task 1 on n2, before any other)" in v.summary
 
 
+def test_the_failing_task_of_another_component_is_on_the_node_that_srun_names(make):
+    """The output of a heterogeneous job lies on the first component's node."""
+    detail = {"role": "exit", "first_cause": True, "tasks": "0", "rank": 0, "host": "n3", "exit_code": 7}
+    line = "srun: error: n3: task 0: Exited with exit code 7"
+    v = make.judge(make.finding("task_exit", node="n4", message=line, detail=detail), attempt=make.attempt(nodes=("n4",), exit_code=7))  # fmt: skip
+    assert "exited with code 7 (task 0 on n3, before any other)" in v.summary
+
+
 @pytest.mark.parametrize(
     ("code", "cause"), [("evicted", "filesystem_mount"), ("connection_lost", "user_error")]
 )
