@@ -18,9 +18,6 @@ CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
 ANSWERED = 0.9
 """Least weight of the fault for which we requeued the job, whether or not the job felt it."""
 
-LETHAL = 0.96
-"""From this lethality on, no program on the part survives."""
-
 _ORDER = (
     records.Confidence.UNKNOWN,
     records.Confidence.POSSIBLE,
@@ -180,7 +177,7 @@ def weaken_by_own_error(
     # A program may fail by its own mistake before it touches the part that is gone.
     no_file = findings.named("python_file_error")
     own_mistake = any(findings.is_surely_own(f.event) or f.signature is no_file for f in own)
-    return weight * (0.93 if lethality >= LETHAL and not own_mistake else 0.6)
+    return weight * (0.93 if lethality >= recovery.LETHAL and not own_mistake else 0.6)
 
 
 def collect(
@@ -236,6 +233,8 @@ def _claim(
         weight = weaken_by_own_error(raise_by_job_side(weight, view, cause), lethality, view, cause, at)
         if _came_too_late(view, cause, convicting):
             weight *= _LATE
+        if any(recovery.is_outlived(view, s) for s in convicting):
+            weight *= recovery.OUTLIVED
         weight = min(weight, _ceiling(convicting))
     if view.requeue_event_ids and any(
         s.event.event_id in view.requeue_event_ids and s.signature.role is signatures.Role.ROOT for s in group

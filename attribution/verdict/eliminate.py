@@ -14,6 +14,7 @@ from probing_cluster.attribution.verdict import (
     gpus,
     phrases,
     rank_claims,
+    recovery,
     signatures,
     window,
 )
@@ -118,6 +119,11 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
         parts.add(part)
         name = event.device or event.gpu_uuid or gpus.pci_key(event.pci_bus_id)
         yield f"{phrases.device_of_node(name, event.node)} ({phrases.what(event)}, but the job did not hold it)"
+    outlived = [s for s in view.lost_gpus if recovery.is_outlived(view, s)]
+    if outlived and ranking.winner.cause not in (outlived[0].cause, *rank_claims.ENDINGS):
+        s = outlived[0]
+        what = f"{phrases.what(s.event)}, but the job's log shows that it worked on"
+        yield f"{records.LESS_LIKELY}{phrases.device_of_node(s.device, s.event.node)} ({what})"
     if view.attempt.n_gpus == 0 and any(f.signature.cause in _GPU for f in view.findings):
         yield "GPUs (the job held none)"
     if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.fully_watched:

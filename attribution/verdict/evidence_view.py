@@ -94,6 +94,8 @@ class EvidenceView:
     findings: tuple[CaseFinding, ...]
     further_errors: tuple[CaseFinding, ...]
     """The program's other errors beside the one marked as first cause, oldest first."""
+    worked_after: datetime | None
+    """Until several steps after this its log shows that it worked (`onset.worked_after`); None if no log does."""
     own_actions: tuple[records.Drain, ...]
     """Our drains of its nodes and requeues of it, while it ran or just after, oldest first."""
     requeue_event_ids: frozenset[uuid.UUID] = frozenset()

@@ -117,6 +117,18 @@ def _latest(
     return None if went_on else latest
 
 
+_FEW_GAPS, _LEAST_WORK = 3, timedelta(seconds=10)
+"""A program's own output runs no further ahead of its GPU; the nodes' clocks differ by less."""
+
+
+def worked_after(job_side: Iterable[records.HealthEvent]) -> datetime | None:
+    """The latest instant after which dated steps of the job's log show that it went on working; None if no log shows that."""
+    shown = [e for e in job_side if e.kind == vocabulary.LOG_PROGRESS and e.source == "joblog"]
+    gaps_s = (min(max(e.measured or 0.0, 0.0), _LONGEST_S) for e in shown)
+    work = (max(_LEAST_WORK, _FEW_GAPS * timedelta(seconds=gap_s)) for gap_s in gaps_s)
+    return max((e.at - ran for e, ran in zip(shown, work, strict=True)), default=None)
+
+
 def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
     """Time of the last training step or other progress, from the probe or the log's times; None if unknown.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.attribution.verdict import evidence_view, taxonomy
+from probing_cluster.attribution.verdict import evidence_view, findings, signatures, taxonomy
 
+LETHAL = 0.96
+"""From this lethality on, no program on the part survives."""
 OUTLIVED = 0.5
 """Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran, before the onset."""
 
@@ -38,6 +40,17 @@ def remaining_share(view: evidence_view.EvidenceView, sighting: evidence_view.Ca
         return 1.0
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
     return OUTLIVED if any(s.at < view.onset_at and _is_over(s, sighting) for s in since) else 1.0
+
+
+def is_outlived(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """True for a fault after which no program works on, if the job's log shows that it worked on, and names no such fault itself."""
+    after, signature = view.worked_after, sighting.signature
+    lethal = signature.lethality >= LETHAL or taxonomy.cause(signature.cause).until_reset
+    lethal = lethal and signature.scope is signatures.Scope.GPU
+    if after is None or not lethal or max(sighting.last_at, view.start_at) >= after:
+        return False
+    hints = (f.signature for f in view.findings if f.signature.role is findings.FindingRole.HINT)
+    return not any(sign.supports(sighting.cause) for sign in hints)
 
 
 def _is_over(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:

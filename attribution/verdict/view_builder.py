@@ -46,7 +46,10 @@ def build(case: cases.Case) -> EvidenceView | None:
     builder = _SightingBuilder(case, stretch, known, own_actions, requeue_event_ids)
     sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
     sightings = recovery.without_repaired(sightings, attempt.start_at)
-    found, further = _findings([e for e in job_side if stretch.instant(e) is not None])
+    worked_after = onset.worked_after(job_side)
+    # That a job was at work is no finding about its end.
+    inside = [e for e in job_side if stretch.instant(e) is not None and e.kind != vocabulary.LOG_PROGRESS]
+    found, further = _findings(inside)
     return EvidenceView(
         case=case,
         start_at=attempt.start_at,
@@ -56,6 +59,7 @@ def build(case: cases.Case) -> EvidenceView | None:
         sightings=tuple(sorted(sightings, key=lambda s: (s.at, s.event.event_id))),
         findings=found,
         further_errors=further,
+        worked_after=worked_after,
         own_actions=own_actions,
         requeue_event_ids=requeue_event_ids,
         not_held=tuple(builder.not_held),

@@ -58,7 +58,8 @@ def read(
         stall = log_stall.finding(steps, attempt, found, read_at)
     if stall is None and written_at is not None:
         stall = log_stall.by_file_time(_last_words(output.last_lines), attempt, written_at, read_at)
-    return [event for event in (*events, *filter(None, (stall,))) if storable.why_not(event) is None]
+    went_on = None if stall else log_stall.progress(output.last_lines, _steps(zone), attempt, read_at)
+    return [event for event in (*events, *filter(None, (stall, went_on))) if storable.why_not(event) is None]
 
 
 def _last_words(lines: Sequence[bytes]) -> str:

@@ -48,6 +48,25 @@ def finding(
     )  # fmt: skip
 
 
+def progress(
+    last_lines: Sequence[bytes],
+    steps: standstill.LogSteps,
+    attempt: records.JobAttempt,
+    read_at: datetime,
+) -> records.HealthEvent | None:
+    """The finding that the log's steps go on until about the end; None where its last lines do not show that."""
+    if not (attempt.start_at and attempt.end_at):
+        return None
+    steps.may_stand(reversed(last_lines), attempt.end_at)
+    step = steps.last_step(attempt.start_at, attempt.end_at)
+    if step is None:
+        return None
+    return _event(
+        attempt, read_at, step.at, step.gap_s, vocabulary.LOG_PROGRESS,
+        kind=vocabulary.LOG_PROGRESS, message=sanitize.clean(f"progress until: {step.text}", 1024), detail={},
+    )  # fmt: skip
+
+
 def by_file_time(
     last_line: str, attempt: records.JobAttempt, written_at: datetime, read_at: datetime
 ) -> records.HealthEvent | None:
@@ -74,8 +93,8 @@ _LEAST = timedelta(minutes=3)
 def _event(
     attempt: records.JobAttempt,
     read_at: datetime,
-    over_at: datetime,
-    silence_s: float,
+    at: datetime,
+    measured_s: float,
     what: str,
     *,
     kind: str,
@@ -88,11 +107,11 @@ def _event(
         event_id=records.make_event_id(attempt.cluster, node, "joblog", position),
         cluster=attempt.cluster,
         node=node,
-        at=over_at,
+        at=at,
         observed_at=read_at,
         kind=kind,
         severity=records.Severity.INFO,
-        measured=silence_s,
+        measured=measured_s,
         unit="s",
         job_id=attempt.job_id,
         source="joblog",

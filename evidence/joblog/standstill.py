@@ -39,6 +39,8 @@ _CLOCK = re.compile(
     r"[\[(]?(?P<h>[01]\d|2[0-3]):(?P<m>[0-5]\d):(?P<s>[0-5]\d)(?:[.,]\d{1,6})?[\])]?(?=[ \t:|-])"
 )
 """A time without its day, at the beginning of a line."""
+_CLOCK_BEHIND = re.compile(r"[ \t\[(](?P<h>[01]\d|2[0-3]):(?P<m>[0-5]\d):(?P<s>[0-5]\d)[\])]?\s{0,4}$")
+"""The same at a line's end: `step 7 loss 0.3 17:18:04`."""
 _SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 _HALF_DAY = timedelta(hours=12)
 """A clock that goes back by more has passed midnight."""
@@ -96,6 +98,15 @@ class Standstill:
         """The finding's decoded fields."""
         ended = {} if self.error_at is None else {vocabulary.UNTIL_ERROR: True}
         return {"line": self.line, "before_s": self.before_s, "gap_s": self.gap_s, **ended}
+
+
+class LastStep(NamedTuple):
+    """The last dated step of a log."""
+
+    at: datetime
+    gap_s: float
+    """The longest time between two steps, seconds; scaled to the usual step if the log leaves steps out."""
+    text: str
 
 
 class _LineBehind(NamedTuple):
@@ -185,6 +196,13 @@ class DatedProgress:
         """Number of the line of the last progress; 0 before any."""
         return self._last[0]
 
+    @property
+    def last_step(self) -> LastStep | None:
+        """The last dated step; None without two of them in order."""
+        if self._last_at is None or not self._gaps or self._disordered:
+            return None
+        return LastStep(self._last_at, self._gap_s(), self._last[1])
+
     def may_stand(self, end_at: datetime) -> bool:
         """Whether the log may have stood still until `end_at`, if the lines so far are its last ones."""
         return self._last_at is not None and end_at - self._last_at > _LEAST
@@ -241,7 +259,8 @@ class LogSteps:
         self._zone_missing = False
         self._clock_at: datetime | None = None
         """The latest instant of those that name no day."""
-        self._dated = False
+        self._clock_leads = self._dated = False
+        """Lines begin with a time; they name a date."""
         self._first_at: datetime | None = None
         self._steps = DatedProgress()
 
@@ -277,7 +296,11 @@ class LogSteps:
     def _instant(self, text: str) -> datetime | None:
         at = dates.iso(_COMPACT.sub(r"\1-\2-\3 ", text))
         if at is None:
-            clock = None if self._dated else _CLOCK.match(text)
+            if self._dated:
+                return None
+            clock = _CLOCK.match(text)
+            self._clock_leads |= clock is not None
+            clock = clock or (None if self._clock_leads else _CLOCK_BEHIND.search(text))
             return self._of_clock(clock) if clock else None
         if not self._dated and self._clock_at is not None:
             # Lines with a date come after lines with only a clock time: drop the latter.
@@ -310,6 +333,23 @@ class LogSteps:
             first += timedelta(days=1)
         # A log that does not begin with its job may count from its start, or have begun on another day.
         return first.astimezone(UTC) - first_at if first <= began + _NEAR_START else None
+
+    def last_step(self, start_at: datetime, end_at: datetime) -> LastStep | None:
+        """The last dated step of an attempt that was at work until shortly before its end; None if the log does not show that.
+
+        A time so near the end is of the zone in which it is read: zones differ by more.
+        """
+        last = self._steps.last_step
+        if last is None:
+            return None
+        at = last.at
+        if self._clock_at is not None:
+            end = end_at.astimezone(self._zone)
+            at = end.replace(hour=0, minute=0, second=0, microsecond=0) + (at - _SOME_DAY) % timedelta(days=1)
+            at = (at if at <= end + _CLOCKS_DIFFER else at - timedelta(days=1)).astimezone(UTC)
+        if not max(start_at, end_at - _NEAR_START) <= at <= end_at + _CLOCKS_DIFFER:
+            return None
+        return last._replace(at=min(at, end_at))
 
     def standstill(
         self, start_at: datetime, end_at: datetime, found: Iterable[grammar.JobFinding]

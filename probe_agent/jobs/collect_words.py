@@ -120,6 +120,8 @@ def read_log(
     stood = _stood(steps, found, span, ended) if is_judged and span is not None else None
     if stood is not None:
         rows.append({**stood, "offset": offsets[stood["detail"]["line"] - 1]})
+    elif span is not None and (step := last.last_step(*span)) is not None:
+        rows.append({**_progress(step), "offset": parts[-1].start + len(parts[-1].data)})
     return LogWords(
         findings=rows, goes_on=last.has_steps and stood is None, n_unread_bytes=lines.n_unread_bytes
     )
@@ -204,6 +206,18 @@ def _stood(
         "measured": (over_at - stood.last_at).total_seconds(),
         "unit": "s",
         "detail": stood.detail,
+    }
+
+
+def _progress(step: standstill.LastStep) -> dict[str, Any]:
+    """The finding that the log's steps go on until about the job's end."""
+    return {
+        "kind": vocabulary.LOG_PROGRESS,
+        "message": f"progress until: {step.text.strip()}",
+        "at_s": step.at.timestamp(),
+        "measured": step.gap_s,
+        "unit": "s",
+        "detail": {},
     }
 
 

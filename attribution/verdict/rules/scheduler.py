@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, recovery
 from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
@@ -171,8 +171,10 @@ def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:
     """The same, for a GPU that was lost before the end."""
     if not view.lost_gpus:
         return 1.0
-    weights = [0.0 if gpu_lost.need_not_hold(view, s) else claims.weigh(s) for s in view.lost_gpus]
-    return 0.75 if max(weights) >= claims.LIKELY else 0.9
+    needed = [
+        s for s in view.lost_gpus if not gpu_lost.need_not_hold(view, s) and not recovery.is_outlived(view, s)
+    ]
+    return 0.75 if any(claims.weigh(s) >= claims.LIKELY for s in needed) else 0.9
 
 
 def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 C = records.Confidence
 
@@ -52,3 +52,62 @@ def test_slurms_own_daemon_killed_for_want_of_memory_is_why_the_node_was_given_u
     verdict = make.judge(killed, attempt=attempt, watched={}, by_log=frozenset())
     assert (verdict.cause, verdict.node) == (cause, "n1")
     assert verdict.confidence is not C.CERTAIN
+
+
+def _went_on(make, until_s=0.0, gap_s=1.0):
+    """Dated steps of the job's log, the last of them so many seconds before its end."""
+    return make.finding(
+        vocabulary.LOG_PROGRESS, until_s, measured=gap_s, unit="s", message="progress until: step 60"
+    )
+
+
+def _lost_while_running(make, before_end_s):
+    """A GPU that all sources find lost, under a job that holds the node's GPUs."""
+    gpu = {"device": "gpu1", "gpu_uuid": make.uuid("n2", 1)}
+    return (
+        make.xid(79, 1, before_end_s),
+        make.event(before_end_s - 1, kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **gpu),
+        make.event(before_end_s - 3, kind="check", code="gpu_count", source="check", **gpu),
+    )
+
+
+@pytest.mark.parametrize("before_end_s", [53, 1500])
+def test_a_job_that_worked_on_after_the_loss_did_not_end_by_it(make, before_end_s):
+    """Its log shows steps until its end; without them the lost GPU ended it, however long before."""
+    lost = _lost_while_running(make, before_end_s)
+    over = {"attempt": make.attempt(start_at=make.end - timedelta(hours=2)), "active_faults": lost[:1]}
+    early_stop = make.judge(*lost, _went_on(make), **over)
+    assert early_stop.cause == "user_error"
+    assert "less likely: GPU 1 of n2 (Xid 79, but the job's log shows that it worked on)" in early_stop.ruled_out  # fmt: skip
+    assert "GPUs (no fault on the ones it held)" not in early_stop.ruled_out
+    died = make.judge(*lost, **over)
+    assert (died.cause, died.confidence) in [("gpu_lost", C.LIKELY), ("gpu_lost", C.CERTAIN)]
+
+
+def test_a_cancellation_long_after_the_loss_is_the_owners(make):
+    """Never certain beside a lost GPU."""
+    cancelled = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice")
+    v = make.judge(*_lost_while_running(make, 47), _went_on(make), attempt=cancelled)
+    assert (v.cause, v.confidence) == ("user_cancelled", C.LIKELY)
+    assert make.judge(*_lost_while_running(make, 47), attempt=cancelled).cause == "gpu_lost"
+
+
+@pytest.mark.parametrize(("until_s", "gap_s"), [(40.0, 1.0), (0.0, 25.0)])
+def test_a_few_steps_after_the_loss_prove_nothing(make, until_s, gap_s):
+    """A program runs ahead of its GPUs: steps that were on their way may end."""
+    v = make.judge(*_lost_while_running(make, 47), _went_on(make, until_s, gap_s))
+    assert v.cause == "gpu_lost"
+
+
+def test_a_rank_that_names_the_lost_gpu_felt_it(make):
+    """The steps were those of the other ranks."""
+    named = make.finding("gpu_lost", 1.0, node="n2", message="CUDA error: GPU is lost")
+    v = make.judge(*_lost_while_running(make, 53), _went_on(make), named)
+    assert (v.cause, v.node) == ("gpu_lost", "n2")
+
+
+def test_that_a_job_was_at_work_is_no_finding_about_its_end(make):
+    """The verdict is that of a log without findings."""
+    v = make.judge(_went_on(make), attempt=make.attempt(exit_code=17))
+    assert v == dataclasses.replace(make.judge(attempt=make.attempt(exit_code=17)))
+    assert make.judge(make.xid(48, before_end_s=4.0), _went_on(make, 2.0)).cause == "gpu_memory_uncorrectable"

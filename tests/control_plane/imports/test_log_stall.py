@@ -350,3 +350,11 @@ def test_the_files_own_time_dates_the_last_line_of_a_log_without_times(
     for stall in stalls:
         assert (stall.at, stall.measured) == (END, before_end_s)
         assert stall.detail == {"last_line": "step 5 loss 1.9"}
+
+
+def test_an_imported_log_whose_steps_go_on_shows_when_the_last_one_was() -> None:
+    """Half a minute before the end; a log that stood still has no such step."""
+    last_at = END - timedelta(seconds=30)
+    (found,) = findings(steps(last_at=last_at))
+    assert (found.kind, found.at, found.measured) == (vocabulary.LOG_PROGRESS, last_at, 20.0)
+    assert vocabulary.LOG_PROGRESS not in {e.kind for e in findings(steps())}

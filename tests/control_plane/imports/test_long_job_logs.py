@@ -72,13 +72,13 @@ def test_ordinary_lines_are_not_judged_one_by_one(monkeypatch: pytest.MonkeyPatc
     (event,) = read([*steps(), *TRACE])
     assert (event.message, event.detail["line"]) == ("KeyError: 'lr'", 5004)
     assert len(fed.lines) < 100
-    assert fed.steps == []
+    assert len(fed.steps) < 100
 
 
 def test_steps_are_read_where_the_log_may_have_stood(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancelled job whose log went on until its end is not read again; one whose log stopped is, and the silence is found."""
     fed = Fed(monkeypatch)
-    assert read(steps(14_390), "CANCELLED") == []
+    assert [e.kind for e in read(steps(14_390), "CANCELLED")] == [vocabulary.LOG_PROGRESS]
     assert len(fed.steps) < 300
     (event,) = read(steps(5000), "CANCELLED")
     assert event.kind == vocabulary.LOG_STALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -139,3 +139,39 @@ def test_a_standstill_ends_at_the_instant_that_slurm_means() -> None:
         found = collect_words.read_log([part], span=(start_at, utc(released)))
         (stall,) = [row for row in found.findings if row["kind"] == vocabulary.LOG_STALL]
         assert stall["at_s"] == utc(ended).timestamp()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda n, at: f"{at:%Y-%m-%d %H:%M:%S} step {n} loss 0.3",
+        lambda n, at: f"step {n} loss 0.3 {at:%H:%M:%S}",
+        lambda n, at: f"[{at:%H:%M:%S}] step {n} loss 0.3",
+    ],
+    ids=["date", "clock behind", "clock"],
+)
+@pytest.mark.parametrize("silent_s", [0, 1200])
+def test_steps_that_go_on_until_the_end_are_a_finding(
+    step: Callable[[int, datetime], str], silent_s: int
+) -> None:
+    """The last one's time, as the program writes it; a job that was silent for long was perhaps at work in another zone."""
+    start_at = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
+    times = [start_at + timedelta(seconds=n) for n in range(60)]
+    text = "".join(f"{step(n, at.astimezone())}\n" for n, at in enumerate(times))
+    part = log_parts.LogPart(0, f"{text}early stopping: patience exhausted\n".encode(), is_first=True)
+    end_at = times[-1] + timedelta(seconds=1 + silent_s)
+    found = collect_words.read_log([part], span=(start_at, end_at))
+    rows = [row for row in found.findings if row["kind"] == vocabulary.LOG_PROGRESS]
+    assert [row["at_s"] for row in rows] == ([] if silent_s else [times[-1].timestamp()])
+    assert all(row["measured"] == 1.0 and "step 59" in row["message"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "lines", [["step 1 loss 0.3", "step 2 loss 0.2"], ["2026-01-31 08:00:59 saved", "no steps"], []]
+)
+def test_without_dated_steps_nothing_shows_that_a_job_went_on(lines: list[str]) -> None:
+    """Steps without times may all have been printed before the fault."""
+    start_at = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
+    part = log_parts.LogPart(0, "".join(f"{line}\n" for line in lines).encode(), is_first=True)
+    found = collect_words.read_log([part], span=(start_at, start_at + timedelta(minutes=1)))
+    assert vocabulary.LOG_PROGRESS not in {row["kind"] for row in found.findings}
