@@ -485,6 +485,7 @@ $time$;
 -- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
 -- as attribution's `unwatched_nodes`.) An agent that was only not heard has watched all the same: where another process speaks
 -- now, nobody did from the last word of the one before to its start, which a node's clock may put anywhere: at most until now.
+-- That is a gap if the one before missed two heartbeats, as where its silence is an event (control_plane's `silence`), or a minute.
 -- Inputs   of each node its cluster, its name and its heartbeat; no node twice.
 DROP FUNCTION IF EXISTS probing.deliver_heartbeat(text, text, jsonb); -- until 0.1.0
 CREATE OR REPLACE FUNCTION probing.deliver_heartbeats(p_clusters text[], p_nodes text[], p_heartbeats jsonb[]) RETURNS void
@@ -556,7 +557,8 @@ AS $heartbeat$
         rss_bytes = excluded.rss_bytes, cpu_s = excluded.cpu_s, sources = excluded.sources, faults = excluded.faults,
         jobs = excluded.jobs, ranks = excluded.ranks, received_at = excluded.received_at,
         unwatched = CASE WHEN excluded.started_at IS NOT DISTINCT FROM h.started_at THEN h.unwatched
-                         ELSE (SELECT CASE WHEN g.until > g.since + interval '1 minute' THEN probing.with_gap(h.unwatched, tstzrange(g.since, g.until))
+                         ELSE (SELECT CASE WHEN g.until > g.since + make_interval(secs => greatest(0, least(60, 2 * h.beat_s)))
+                                           THEN probing.with_gap(h.unwatched, tstzrange(g.since, g.until))
                                            ELSE h.unwatched END
                                FROM (SELECT probing.right_time(h.cluster, h.node, h.at, h.at, h.received_at) AS since,
                                             probing.right_time(h.cluster, h.node, excluded.started_at, excluded.at, now()) AS until) AS g)

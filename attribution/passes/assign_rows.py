@@ -84,6 +84,10 @@ def actions_for(
     return tuple(mine.values())
 
 
+_RESTARTS = timedelta(minutes=1)
+"""An agent that is back so soon has watched its node throughout, as `evidence_view.unwatched_nodes` counts."""
+
+
 class AgentWatch(NamedTuple):
     """The times at which an agent watched a node."""
 
@@ -94,10 +98,13 @@ class AgentWatch(NamedTuple):
     beats: bool = True
     """False for a node without an agent, of which only a log is known."""
 
-    def until(self, at: datetime) -> datetime | None:
-        """Last instant at which the node was watched, for an attempt that ended at `at`; None before its first agent."""
+    def until(self, at: datetime, least: timedelta = timedelta()) -> datetime | None:
+        """Last instant at which the node was watched, for an attempt that ended at `at`; None before its first agent.
+
+        Gaps shorter than `least` do not count.
+        """
         for since, until in self.gaps:
-            if at < until and (since is None or since < at):
+            if at < until and (since is None or (since < at and until - since > least)):
                 return since
         return self.last
 
@@ -112,11 +119,14 @@ def watched(
     """
     assert attempt.end_at is not None
     end_at = attempt.end_at
+    # An agent that is started again at once reads what its node's kernel wrote meanwhile. Of a node that Slurm gave up, the
+    # short gap shows that it went away.
+    least = timedelta() if window.given_up(attempt) else _RESTARTS
     found: dict[str, datetime] = {}
     for node in attempt.nodes:
         undated = abs(offsets_s.get(node, 0.0)) > cases.CORRECTED_S
         watch = None if undated else by_node.get(node)
-        at = None if watch is None else watch.until(end_at) if watch.gaps else watch.last
+        at = None if watch is None else watch.until(end_at, least) if watch.gaps else watch.last
         if at is not None:
             found[node] = at
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
@@ -20,6 +21,8 @@ LOOK_BACK = timedelta(hours=24)
 """What happened longer ago, and no longer stands, is told to nobody."""
 BRINGS_BACK = frozenset({"requeue", "restart"})
 """Decisions about a job that ran, or after its end."""
+_FAULTY_FOR = timedelta(days=7)
+"""How long a node that was not drained may stay faulty before that is told no more."""
 _JUST_OVER = timedelta(hours=1)
 """Why a hang is over is looked for in this time; the pass that finds it over comes seconds later."""
 _SELDOM_S = 60.0
@@ -35,7 +38,9 @@ class NoticePicture:
     cluster: str
     budget_window: timedelta
     drains: Sequence[records.Drain] = ()
-    """Decisions of LOOK_BACK, and drains that stand."""
+    """Decisions of LOOK_BACK, and drains that stand or are needed still."""
+    unanswered: AbstractSet[uuid.UUID] = frozenset()
+    """Of these drains, those that were not carried out and whose fault is still there."""
     incidents: Sequence[Mapping[str, Any]] = ()
     gangs: Sequence[records.GangVerdict] = ()
     """Hangs that stand, and those that were over a short while ago."""
@@ -68,11 +73,13 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
     store, now = service.store, service.clock.now()
     cluster = service.config.cluster.name
     since = now - LOOK_BACK
+    unanswered = _unanswered(service)
     recent = {
         d.drain_id: d
         for d in (
             *store.drains(open_only=True, cluster=service.cluster),
             *store.drains(since=since, cluster=service.cluster),
+            *unanswered,
         )
     }
     gangs = store.gang_verdicts(since=now - timedelta(days=30), open_since=now - _JUST_OVER, cluster=cluster)
@@ -86,6 +93,7 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
         budget_window=timedelta(seconds=service.config.policy.budget_window_s),
         # What is under way is neither done nor failed.
         drains=sorted((d for d in recent.values() if not view.is_begun(d)), key=lambda d: d.at),
+        unanswered=frozenset(d.drain_id for d in unanswered),
         incidents=store.rows(_INCIDENTS, {"cluster": cluster, "since": since}),
         gangs=gangs,
         attempts={(a.job_id, a.submit_at): a for a in hung},
@@ -101,6 +109,14 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
             "where", _SELDOM_S, lambda: layout.Places(store.places(cluster)).at(cluster, now)
         ),
     )
+
+
+def _unanswered(service: context.Context) -> list[records.Drain]:
+    store, since = service.store, service.clock.now() - _FAULTY_FOR
+    drains = store.drains(since=since, actions=["drain"], cluster=service.cluster)
+    nodes = sorted({d.node for d in drains if view.left_in_service(d)})
+    beats = store.heartbeats(nodes, cluster=service.cluster) if nodes else []
+    return view.unanswered(drains, {b.node: b for b in beats})
 
 
 def _silent_s(service: context.Context, silent: AbstractSet[str]) -> Mapping[str, float] | None:

@@ -96,17 +96,24 @@ def left_in_service(drain: records.Drain) -> bool:
     return drain.state in {"denied", "failed"} and not drain.why_state.startswith(commands.AWAY)
 
 
+def unanswered(
+    drains: Iterable[records.Drain], beats: Mapping[str, records.AgentHeartbeat]
+) -> list[records.Drain]:
+    """Drains that left a faulty node in service, oldest first, if what they were for still stands and nothing has drained the node since."""
+    found: list[records.Drain] = []
+    for drain in sorted((d for d in drains if d.action == "drain"), key=lambda d: d.at):
+        if drain.state in {"done", "resumed"}:
+            found = [d for d in found if d.node != drain.node]
+        elif left_in_service(drain):
+            found.append(drain)
+    return [d for d in found if _stands(d, beats.get(d.node))]
+
+
 def denials(
     drains: Iterable[records.Drain], beats: Mapping[str, records.AgentHeartbeat]
 ) -> dict[str, records.Drain]:
-    """Node to the latest drain of it that was denied, as by the budget, while what it was for still stands and nothing has drained it since."""
-    found: dict[str, records.Drain] = {}
-    for drain in sorted(drains, key=lambda d: d.at):
-        if drain.action == "drain" and drain.state == "denied":
-            found[drain.node] = drain
-        elif drain.action == "drain" and drain.state in {"done", "resumed"}:
-            found.pop(drain.node, None)
-    return {node: d for node, d in found.items() if _stands(d, beats.get(node))}
+    """Node to the latest unanswered drain of it that was denied, as by the budget."""
+    return {d.node: d for d in unanswered(drains, beats) if d.state == "denied"}
 
 
 def _stands(drain: records.Drain, beat: records.AgentHeartbeat | None) -> bool:

@@ -40,9 +40,12 @@ def unwatched(postgres_url):
 
 
 def test_a_death_is_kept_and_a_silence_is_none(unwatched):
-    """From the last word of one process to the start of the next; not where the same one speaks again."""
-    beats = [(1, 0), (2, 0), (50, 0), (60, 55), (61, 55), (62, 61.5)]
-    assert unwatched(*beats) == [(None, 0), (50, 55)]
+    """From the last word of one process to the start of the next; not where the same one speaks again or the next begins at once.
+
+    Two missed beats (of 10 s) are a silence, here as in the service's events.
+    """
+    beats = [(1, 0), (2, 0), (50, 0), (60, 55), (61, 55), (62, 61.25), (63, 62.5)]
+    assert unwatched(*beats) == [(None, 0), (50, 55), (62, 62.5)]
 
 
 def test_an_agent_that_does_not_say_when_it_began(unwatched):

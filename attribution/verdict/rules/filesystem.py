@@ -23,6 +23,15 @@ _UNUSED = 0.7
 _CALLS_WAIT = frozenset({("mount", "hanging"), ("check", "mount_responsive"), ("lustre", "connection_lost")})
 """Sorts (kind, code) of mounts that fail no call: whoever uses one waits."""
 
+_READ_ONLY = ("mount", "read_only")
+_WRITES_FAIL = frozenset({_READ_ONLY, ("check", "mount_writable")})
+"""Sorts of mounts that fail whoever writes to them, with an error that says so, and nobody else."""
+_BECAME: dict[tuple[str, str | None], str] = {
+    _READ_ONLY: "became read-only",
+    ("mount", "missing"): "was no longer mounted",
+}
+"""What happened, by sort, where the server may have answered all along."""
+
 _MISSED = timedelta(minutes=5)
 """A file that was missing for longer than this after the server's last error did not exist."""
 _NO_FILE = frozenset({"python_file_error", "launch_mistake"})
@@ -69,6 +78,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return weight * (0.4 if short or again < view.onset_at else 0.7)
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
+        claim = claims.replace_claim(claim, words=_became(claim))
         if _need_not_have_used(view, claim):
             yield claims.replace_claim(claim, weight=min(claim.weight, _UNUSED))
         else:
@@ -82,7 +92,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
     """True if nothing shows that the job used the mount: its errors name other paths, or it exited by itself without one.
 
-    A program that waits for a mount that hangs does not exit; timeout(1) may end it.
+    A program that waits for a mount that hangs does not exit; timeout(1) may end it. One that may not write to a mount has an error.
     """
     paths = _mount_points(view, claim)
     if view.requeue_event_ids or any(_works_under(view, path) for path in paths):
@@ -95,8 +105,12 @@ def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -
         and not view.signal
         and view.attempt.exit_code not in (None, 0, vocabulary.OF_TIMEOUT)
     )
-    roots = (e for e in claim.evidence if signatures.of(e).role is signatures.Role.ROOT)
-    return exited and view.log_was_read and not felt and all(map(_makes_calls_wait, roots))
+    if felt or not view.log_was_read:
+        return False
+    roots = [e for e in claim.evidence if signatures.of(e).role is signatures.Role.ROOT]
+    if all(_sort(e) in _WRITES_FAIL for e in roots):
+        return True
+    return exited and all(_makes_calls_wait(e) or _sort(e) in _WRITES_FAIL for e in roots)
 
 
 def _mount_points(view: evidence_view.EvidenceView, claim: claims.Claim) -> frozenset[str]:
@@ -111,8 +125,22 @@ def _mount_points(view: evidence_view.EvidenceView, claim: claims.Claim) -> froz
     )
 
 
+def _sort(event: records.HealthEvent) -> tuple[str, str | None]:
+    return event.kind, event.code
+
+
+def _became(claim: claims.Claim) -> str:
+    """What happened to the mount, if its readings agree; empty for a server that did not answer."""
+    found = {
+        _BECAME.get(_sort(e), "")
+        for e in claim.evidence
+        if e.kind == "mount" and not signatures.of(e).recovery
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
 def _makes_calls_wait(event: records.HealthEvent) -> bool:
-    return (event.kind, event.code) in _CALLS_WAIT or "still trying" in event.message
+    return _sort(event) in _CALLS_WAIT or "still trying" in event.message
 
 
 def _names_only_others(errors: Iterable[records.HealthEvent], mounts: Iterable[str]) -> bool:

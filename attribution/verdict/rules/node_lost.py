@@ -19,6 +19,9 @@ _LONGEST_SHUTDOWN_S = 86400.0
 _STILL_ALIVE = timedelta(seconds=60)
 _JUST_BEFORE = timedelta(seconds=20)
 """An agent that reported so shortly before its node was given up shows no silence of the node."""
+AGENT_SILENT = "agent_silent"
+SILENCES = frozenset({AGENT_SILENT, "node_down"})
+"""Kinds of events that carry the time of a node's last sign."""
 _CRASHED = 0.85
 """Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
 
@@ -137,7 +140,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
     boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(view, s)}
-    silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == "agent_silent"}
+    silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == AGENT_SILENT}
     for node in view.attempt.nodes if boots or silences else ():
         last = view.case.watched.get(node)
         silent = node not in view.case.by_log and last is not None and view.start_at < last
@@ -198,13 +201,8 @@ def _gone_claim(
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     restarted = _restarted(view)
     node = view.lost_node or (min(restarted) if len(restarted) == 1 else None)
-    sightings = [
-        s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.EventPhase.BEFORE_START
-    ]
-    # A silence that ended was a network problem or a suspended machine: no node was lost.
-    sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
     gone = {node} if node else restarted
-    events = [s.event for s in sightings if s.event.node in gone]
+    events = [s.event for s in _signs_of_loss(view) if s.event.node in gone]
     made = claims.Claim(
         cause=LOST,
         # A reboot that alone names the node is no proof: somebody may have rebooted a healthy one.
@@ -219,17 +217,8 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(events),
     )
-    if (
-        node
-        and node not in view.case.by_log
-        and (last_sign := view.case.watched.get(node))
-        and last_sign > view.end_at + _STILL_ALIVE
-    ):
-        return claims.replace_claim(
-            made,
-            sentence=f"Slurm reported NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped",
-            next_step=f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd.",
-        )
+    if node and _outlived(view, node):
+        return _of_living_node(made, node)
     if _may_live(view, node, events):
         return claims.replace_claim(
             made,
@@ -243,6 +232,56 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         made,
         sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for a part that {names} share: power, cooling, a switch; their baseboards' event logs show when each went down",
+    )
+
+
+def _signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """Silences that had begun when Slurm gave the node up, and reboots, oldest first; none of a later loss.
+
+    A silence of the agent that ended was a network problem or a suspended machine: no node was lost.
+    """
+    sightings = [
+        s
+        for s in (*view.of(LOST), *view.of(REBOOT))
+        if s.when is not evidence_view.EventPhase.BEFORE_START and not s.of_later_attempt
+    ]
+    return [
+        s
+        for s in sightings
+        if s.event.kind not in SILENCES
+        or (
+            s.at <= view.end_at + _STILL_ALIVE
+            and (s.event.kind != AGENT_SILENT or _fell_silent(view, s.event.node))
+        )
+    ]
+
+
+def _outlived(view: evidence_view.EvidenceView, node: str) -> bool:
+    """True if the agent that ran when Slurm gave the node up reported later."""
+    last_sign = None if node in view.case.by_log else view.case.watched.get(node)
+    return last_sign is not None and last_sign > view.end_at + _STILL_ALIVE
+
+
+def _of_living_node(claim: claims.Claim, node: str) -> claims.Claim:
+    """The claim for a node that lived on. If Slurm did not reach it either, it was cut off; else only Slurm gave it up."""
+    unreached = tuple(e for e in claim.evidence if e.kind in SILENCES)
+    if unreached:
+        sentence = f"{node} answered neither Slurm nor its agent's database, and Slurm gave it up (NODE_FAIL); its agent lived on: its network failed, or the machine stood still"
+        next_step = (
+            f"Look at the network of {node} and at its switch; a virtual machine may have been suspended"
+        )
+    else:
+        sentence = f"Slurm reported NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped"
+        next_step = f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd."
+    return claims.replace_claim(
+        claim,
+        weight=min(claim.weight, 0.9),
+        at=min((e.at for e in unreached), default=claim.at),
+        evidence=unreached,
+        n_sources=1 + bool(unreached),
+        domain=records.Domain.UNKNOWN,
+        sentence=sentence,
+        next_step=next_step,
     )
 
 
@@ -301,7 +340,11 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         gone = [s for s in (*down, *booted) if not _ended_there(view, node, s.event.observed_at)]
         if not gone:
             continue
-        silent = [s for s in view.of(LOST) if s.event.node == node and s not in gone]
+        silent = [
+            s
+            for s in view.of(LOST)
+            if s.event.node == node and s not in gone and s.at <= view.end_at + _STILL_ALIVE
+        ]
         at = min(view.end_at, *(s.at for s in gone))
         weight = claims.weaken_by_own_error(
             claims.raise_by_job_side(_CRASHED, view, LOST), _CRASHED, view, LOST, at

@@ -81,3 +81,37 @@ def test_an_agent_that_fell_silent_names_the_lost_node_and_a_log_that_ends_does_
     silent = _watched(make, -300)
     assert make.judge(attempt=lost, watched=silent).node == "n2"
     assert make.judge(attempt=lost, watched=silent, by_log=frozenset({"n2"})).node is None
+
+
+def _given_up(make, last_s, *events):
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    return make.judge(*events, attempt=lost, watched=_watched(make, last_s))
+
+
+def _unreached(make, before_end_s):
+    return make.event(before_end_s, kind="node_down", source="agent", severity=records.Severity.INFO)
+
+
+def test_what_befell_the_node_after_it_was_given_up_is_no_evidence(make):
+    """It came back and was lost again minutes after the job's end."""
+    first = [_silent(make, 40), _unreached(make, 40)]
+    again = [_silent(make, -180), _unreached(make, -180)]
+    v = _given_up(make, -40, *first, *again)
+    assert set(v.evidence) == {e.event_id for e in first}
+    failed = make.judge(*first, again[1], watched=_watched(make, -40))
+    assert again[1].event_id not in failed.evidence
+
+
+def test_a_node_that_nobody_reached_and_whose_agent_lived_on_was_cut_off(make):
+    """Neither set DOWN nor known to have a broken part: the same agent reports again."""
+    v = _given_up(make, 300, _silent(make, 40), _unreached(make, 40))
+    assert (v.cause, v.domain, v.confidence) == ("node_lost", records.Domain.UNKNOWN, C.LIKELY)
+    assert "kept reporting" not in v.summary
+    assert "network" in v.next_step
+
+
+def test_a_living_node_that_was_rebooted_later_has_no_certain_fault(make):
+    """Somebody set it DOWN and rebooted it after minutes in which its agent reported."""
+    v = _given_up(make, 280, _boot(make, 290))
+    assert "kept reporting" in v.summary
+    assert (v.domain, v.confidence) == (records.Domain.UNKNOWN, C.LIKELY)

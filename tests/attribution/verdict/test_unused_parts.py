@@ -197,3 +197,62 @@ def test_advice_from_a_line_of_the_log_needs_no_hedge(make):
     )
     v = make.judge(line, attempt=one_node(make, exit_code=25))
     assert v.next_step.startswith("Raise the limit on a file's size")
+
+
+def became_read_only(make, device="/scratch"):
+    """The mount is read-only now: the agent's reading and its check."""
+    return (
+        make.event(15, kind="mount", code="read_only", source="mount", device=device),
+        make.event(12, kind="check", code="mount_writable", source="check", device=device),
+    )
+
+
+@pytest.mark.parametrize(
+    ("over", "sure"),
+    [
+        ({}, False),
+        ({"work_dir": "/scratch/alice"}, True),
+        ({"stdout_path": "/scratch/alice/slurm-1.out"}, True),
+    ],
+    ids=["it works elsewhere", "it works there", "it prints there"],
+)
+def test_a_job_that_had_no_error_did_not_write_to_a_mount_that_became_read_only(make, over, sure):
+    """Whoever writes there gets an error that says so; the words do not accuse a server of silence."""
+    v = make.judge(*became_read_only(make), attempt=one_node(make, exit_code=1, **over))
+    assert v.cause == "filesystem_mount"
+    assert (v.confidence in SURE) is sure
+    assert any(s.startswith("user program") for s in v.ruled_out) is sure
+    assert "/scratch of n2 became read-only" in v.summary
+
+
+def test_a_mount_that_became_read_only_is_no_sure_reason_for_a_kill(make):
+    """A write fails; nobody waits for it."""
+    killed = one_node(make, exit_code=0, exit_signal=9)
+    assert make.judge(*became_read_only(make), attempt=killed).confidence is records.Confidence.POSSIBLE
+
+
+@pytest.mark.parametrize("after_s", [1, 20, 200])
+def test_that_the_mount_was_writable_again_after_the_end_changes_nothing(make, after_s):
+    """Equal jobs have equal verdicts, whenever somebody heals the node."""
+    healed = make.event(
+        -after_s, kind="mount", code="recovered", source="mount", device="/scratch",
+        severity=records.Severity.INFO, detail={"recovered": True},
+    )  # fmt: skip
+    found = [make.judge(*became_read_only(make), *more, attempt=one_node(make)) for more in ([], [healed])]
+    assert len({(v.cause, v.domain, v.confidence, v.summary) for v in found}) == 1
+
+
+@pytest.mark.parametrize(("path", "sure"), [("/data/x", False), ("/scratch/x", True)])
+def test_an_error_of_a_read_only_path_convicts_the_mount_above_it(make, path, sure):
+    """EROFS of another path is of another mount."""
+    message = f"OSError: [Errno 30] Read-only file system: '{path}'"
+    met = make.finding("io_error", node="n2", message=message, detail={"role": "root", "first_cause": True})
+    v = make.judge(*became_read_only(make), met, attempt=one_node(make, exit_code=1))
+    assert (v.cause == "filesystem_mount" and v.confidence in SURE) is sure
+
+
+def test_a_mount_that_is_gone_did_not_stop_answering(make):
+    """It is not in the node's table of mounts any more."""
+    gone = make.event(15, kind="mount", code="missing", source="mount", device="/scratch")
+    summary = make.judge(gone, attempt=one_node(make)).summary
+    assert "/scratch of n2 was no longer mounted" in summary

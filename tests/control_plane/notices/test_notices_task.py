@@ -410,6 +410,48 @@ def test_only_a_faulty_node_in_service_is_not_drained(
     assert kinds_found == ({"drain", "denied"} if in_service else {"drain"})
 
 
+def test_a_repaired_node_leaves_the_notice_and_the_last_ends_it(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """Set healthy, its agent reports no fault any more. A later fault of it is another message, without the old lines."""
+    spent = "budget: 2 of 2 nodes of the cluster taken within 3600 s"
+
+    def denied(node: str) -> None:
+        now = noticing.clock.now()
+        fault = records.HealthEvent(
+            event_id=uuid.uuid4(), cluster="c", node=node, at=now, observed_at=now, kind="xid", code="79",
+            severity=records.Severity.HIGH, source="kernel", device="gpu3", message="Xid 79",
+        )  # fmt: skip
+        fakes.deliver(noticing.store, node, fault)
+        drain(noticing, node, state="denied", why_state=spent, event_ids=(fault.event_id,))
+
+    notices.run(noticing)
+    for node in ("n3", "n4"):
+        denied(node)
+    notices.run(noticing)
+    later(noticing, timedelta(hours=25))  # longer than decisions are looked back at
+    fakes.deliver(noticing.store, "n3")
+    notices.run(noticing)
+    fakes.deliver(noticing.store, "n4")
+    notices.run(noticing)
+    later(noticing, MINUTE)
+    notices.run(noticing)
+    about = [p for p in sink.posts if "Not drained" in p["title"]]
+    assert [p["title"] for p in about] == [
+        "[c] Not drained: n[3-4] (xid)",
+        "[c] Update: Not drained: n4 (xid)",
+        "[c] Over: Not drained: n[3-4] (xid)",
+    ]
+    ended = [line for line in about[1]["message"].splitlines() if line.endswith("(over)")]
+    assert ["n3" in line for line in ended] == [True]
+    denied("n3")
+    notices.run(noticing)
+    again = [p for p in sink.posts if "Not drained" in p["title"]][3:]
+    assert [(p["title"], p["message"].count("drain denied")) for p in again] == [
+        ("[c] Not drained: n3 (xid)", 1)
+    ]
+
+
 def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sink: web_sink.Sink) -> None:
     """So is one that is left where it is, with why; a run that has come back often enough uses up no drain budget; what is under way is no news."""
     route = dataclasses.replace(noticing.config.notices.routes[0], severity="info")

@@ -1,0 +1,62 @@
+"""A node that Slurm gave up, and whose agent reports again: what is known of its death stays."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from probing_cluster.attribution.passes import attribute
+from probing_cluster.core import clock, records
+from probing_cluster.db import delivery, tables
+from tests.set_clock import SetClock
+
+INFO: dict[str, Any] = {"source": "agent", "severity": records.Severity.INFO}
+
+
+@pytest.mark.parametrize("gap_s", [50, 180])
+@pytest.mark.parametrize("slurm_too", [True, False])
+def test_a_crashed_node_is_still_the_cause_once_it_is_back(store, make, postgres_url, gap_s, slurm_too):
+    """Slurm gave n2 up 40 s after its last heartbeat; a new agent reports from 10 s, or minutes, after the end on."""
+    end = clock.SYSTEM.now() - timedelta(minutes=10)
+    lost = make.attempt(
+        nodes=("n2",),
+        state="NODE_FAIL",
+        failed_node="n2",
+        exit_code=0,
+        gpus=None,
+        start_at=end - timedelta(hours=1),
+        end_at=end,
+    )
+    store.upsert_attempts([lost])
+    door = delivery.Delivery(postgres_url, "c", "n2")
+
+    def beat(after_s: float, started_at: datetime, *events: records.HealthEvent) -> None:
+        at = end + timedelta(seconds=after_s)
+        heartbeat = records.AgentHeartbeat(cluster="c", node="n2", at=at, started_at=started_at, beat_s=5.0)
+        door.deliver(events=list(events), heartbeat=heartbeat)
+        with store.engine.begin() as connection:  # as if it had been received then
+            connection.execute(sa.update(tables.agent_heartbeat).values(received_at=at))
+
+    def judged(after_s: float) -> records.Verdict:
+        attribute.attribute(store, at=SetClock(end + timedelta(seconds=after_s)))
+        (verdict,) = store.verdicts(job_ids=[lost.job_id])
+        with store.engine.begin() as connection:
+            connection.execute(
+                sa.update(tables.job_attempt).values(judged_at=end + timedelta(seconds=after_s))
+            )
+        return verdict
+
+    silent = make.event(at=end - timedelta(seconds=40), kind="agent_silent", **INFO)
+    down = make.event(at=end - timedelta(seconds=40), kind="node_down", **INFO)
+    beat(-40, end - timedelta(days=1), *([silent, down] if slurm_too else [silent]))
+    first = judged(5)
+    assert (first.domain, first.confidence) == (records.Domain.HARDWARE, records.Confidence.CERTAIN)
+    again = end + timedelta(seconds=gap_s - 40)
+    for after_s in range(gap_s - 35, gap_s + 120, 20):
+        beat(after_s, again)
+    later = judged(gap_s + 120)
+    assert (later.summary, later.confidence) == (first.summary, first.confidence)
+    assert later.evidence == first.evidence
