@@ -86,3 +86,8 @@ def test_every_file_is_read_without_a_late_import(tmp_path: Path) -> None:
     logs = {name.removesuffix(" log"): a["findings"] for name, a in answers.items() if name.endswith(" log")}
     messages = {name: [f["message"] for f in findings] for name, findings in logs.items()}
     assert {name for name, m in messages.items() if "KeyError: 'spalte'" in m} == FOUND
+    long = {name for name, m in messages.items() if m == ["ValueError: end"]}
+    assert long == {"long-line", "utf16-long", "long-returns"}
+    tails = [answers[f"{name} log"]["tail"][-1] for name in sorted(long)]
+    assert [tail[-15:] for tail in tails] == ["ValueError: end"] * 3
+    assert max(len(tail) for tail in tails) == 200
