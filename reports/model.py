@@ -312,8 +312,9 @@ def _with_losses(
 ) -> tuple[attempt_view.AttemptView, ...]:
     """Gives each attempt its lost work.
 
-    If one attempt ended unfinished, the run's loss is its own. With several, the loss cannot be divided, unless no work was kept:
-    then each lost all that it ran. The time that an attempt hung before its end is known for each.
+    If one attempt ended unfinished, the run's loss is its own, also where the run's only start is that of several components of a
+    heterogeneous job. With several, the loss cannot be divided, unless no work was kept: then each lost all that it ran. The time
+    that an attempt hung before its end is known for each.
     """
     unfinished = [v for v in views if v.ended_unfinished]
     account = found.account
@@ -326,9 +327,10 @@ def _with_losses(
         return tuple(
             dataclasses.replace(v, lost_s=cost.ran_s(v.attempt)) if v.ended_unfinished else v for v in views
         )
-    if found.account is None or len(unfinished) != 1 or len(found.run_jobs) > 1:
+    of_several = len(found.run_jobs) > 1 and account is not None and account.n_attempts > 1
+    if account is None or len(unfinished) != 1 or of_several:
         return tuple(dataclasses.replace(v, lost_s=v.hung_s) if v.hung_s else v for v in views)
-    lost_s = found.account.lost_to_replay_s
+    lost_s = account.lost_to_replay_s
     return tuple(dataclasses.replace(v, lost_s=lost_s) if v is unfinished[0] else v for v in views)
 
 
