@@ -13,8 +13,9 @@ from probing_cluster.reports import advice, attempt_view, cost, job_ref, node_st
 ETTR_FROM_S = 600.0
 """A run of one start and less than this was mostly start-up; its ETTR is not shown."""
 
-_OF_EARLIER_STARTS = frozenset({"slurm_requeued", "slurm_preempted"})
-"""Messages about the end of an earlier start; slurmstepd writes them into the output that the next start appends to."""
+_ENDED = "end"
+"""The role of Slurm's own lines on an end: of an earlier start, whose output this one's is appended to, or of a stop that the program
+took well. They are no errors."""
 _LOG_READ_WITHIN = timedelta(minutes=5)
 """After this an agent that has not reported a job's output files reports none: it is down, or reads no logs."""
 _PROLOG_EARLY = timedelta(seconds=2)
@@ -344,7 +345,7 @@ def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     """Whether an error of the job's output is this attempt's: it completed, so it is the last, and its output is read after its end."""
     return (
         attempt.state == "COMPLETED"
-        and event.kind not in _OF_EARLIER_STARTS
+        and event.detail.get("role") != _ENDED
         and attempt.start_at is not None
         and event.at >= attempt.start_at - _PROLOG_EARLY
     )
