@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import phrase, rows
 
 FAILED_STATES = frozenset(
@@ -36,6 +37,10 @@ _WENT_WELL = re.compile(
 )
 """All of a number of steps, or words of success: the program got over the error that stands above. `done` and `finished` alone are
 what batch scripts print behind whatever failed."""
+
+_EXIT = "task_exit"
+"""The kind of srun's line on how a task ended, which gives no reason."""
+_LAST_LINE_CHARS = 240
 
 _PARTLY_READ = re.compile(r"\d of \d+ bytes")
 """Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
@@ -122,6 +127,24 @@ class AttemptView:
         printed = [str(e.detail.get("last_words", "")) for e in errors if e.detail.get("behind")]
         printed += [line for log in self.logs for line in log.tail[len(log.tail) - behind :]]
         return None if behind and any(_WENT_WELL.search(line) for line in printed) else behind
+
+    @property
+    def explanation(self) -> str:
+        """The verdict's sentence; of a program that failed for a reason that nothing names, also the last line that it printed.
+
+        That line often says why, in words that no reader of logs can know. It is quoted and not called the cause.
+        """
+        if self.verdict is None:
+            return ""
+        summary = sanitize.clean(self.verdict.summary)
+        by_exit = self.verdict.cause == "user_error" and {e.kind for e in self.evidence} <= {_EXIT}
+        if self.attempt.state != "FAILED" or not by_exit:
+            return summary
+        logs = sorted(self.logs, key=lambda log: log.stream != "stderr")
+        last = next((line for log in logs if (line := slurm_lines.last_of_program(log.tail))), "")
+        if not last or last in summary:
+            return summary
+        return f"{summary} Its last line: {sanitize.clean(last, _LAST_LINE_CHARS)}"
 
     @property
     def why_not_judged(self) -> str:

@@ -159,7 +159,7 @@ def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Br
         return
     title = _sides(f"Why attempt {attempt.attempt} {view.how_it_ended}", sure_so_far(view), width)
     yield from map(brush.bold, title)
-    yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
+    yield from _wrap(view.explanation, width, "  ")
     if verdict.place:
         yield from _wrap(f"Shared: {sanitize.clean(verdict.place)}.", width, "  ", "    ")
     if verdict.author != "rules":

@@ -93,6 +93,47 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
 
 
+EXITED = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("tails", "over", "quoted"),
+    [
+        ({"stdout": ("epoch 3", "checkpoint version 3 is too new for this code (max 2)", "")}, {}, "checkpoint version 3 is too new for this code (max 2)"),
+        ({"stdout": ("start", "ls: cannot access '/none': No such file or directory")}, {}, "ls: cannot access '/none': No such file or directory"),
+        ({"stdout": ("item 4: checksum mismatch", EXITED, "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-05T10:00:00 ***")}, {}, "item 4: checksum mismatch"),
+        ({"stdout": ("epoch 3",), "stderr": ("worker: fatal: lost connection",)}, {}, "worker: fatal: lost connection"),
+        ({"stdout": ("epoch 3",), "stderr": (EXITED, "-----")}, {}, "epoch 3"),
+        ({"stdout": (EXITED, "")}, {}, ""),
+        ({"stdout": ("epoch 3",)}, {"state": "TIMEOUT"}, ""),
+        ({"stdout": ("epoch 3",)}, {"cause": "gpu_lost"}, ""),
+        ({"stdout": ("KeyError: 'lr'",)}, {"summary": "The program failed by itself: KeyError: 'lr'."}, ""),
+    ],
+)  # fmt: skip
+def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
+    story: rows.ReportRows, tails: dict[str, tuple[str, ...]], over: dict[str, str], quoted: str
+) -> None:
+    """Codes say why in words of their own. Slurm's lines are none of the program's, and no line is quoted beside a named cause."""
+    last = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), attempt=1, state=over.get("state", "FAILED"), exit_code=1
+    )  # fmt: skip
+    summary = over.get("summary", "The program exited with code 1, with no fault beside it.")
+    (of_story, *_) = story.verdicts
+    verdict = dataclasses.replace(
+        of_story, submit_at=last.submit_at, attempt=1, cause=over.get("cause", "user_error"), summary=summary, evidence=()
+    )  # fmt: skip
+    logs = tuple(
+        rows.JobLog(node="n1", at=example.at("14:21:40"), path=f"/{s}", stream=s, tail=t) for s, t in tails.items()
+    )  # fmt: skip
+    found = dataclasses.replace(story, attempts=(last,), verdicts=(verdict,), logs=logs)
+    report = model.build(job_ref.parse("4242"), found, now=NOW)
+    wanted = f"{summary} Its last line: {quoted}" if quoted else summary
+    assert json_out.document(report)["attempts"][0]["explanation"] == wanted
+    plain = " ".join(text.render(report).split())
+    assert ("Its last line: " in plain, f"{wanted} " in plain) == (bool(quoted), True)
+    assert ("Its last line: " in page.render(report)) is bool(quoted)
+
+
 @pytest.mark.parametrize(
     ("kind", "detail", "tail", "shown"),
     [
