@@ -16,7 +16,9 @@ from probing_cluster.evidence import literals
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16
-"""The rest of a longer line is dropped. Of a progress bar that overwrites itself, the overwritten text is dropped instead."""
+"""The middle of a longer line is dropped. Of a progress bar that overwrites itself, the overwritten text is dropped instead."""
+LINE_END_BYTES = 1 << 12
+"""Kept of the end of such a line: a program that prints dots or numbers writes its error behind them."""
 _BATCH_LINES = 512
 _DIGITS = b"0123456789"
 _MAX_TEMPLATES = 1 << 15
@@ -34,6 +36,13 @@ class Stream(Protocol):
         ...
 
 
+def shortened(line: bytes) -> bytes:
+    """The line, without its middle where it is longer than MAX_LINE_BYTES."""
+    if len(line) <= MAX_LINE_BYTES:
+        return line
+    return line[: MAX_LINE_BYTES - LINE_END_BYTES] + line[-LINE_END_BYTES:]
+
+
 def _from_stream(stream: Stream) -> Iterator[list[bytes]]:
     """Batches of whole lines, as they arrive."""
     rest, skipping = b"", False
@@ -41,10 +50,10 @@ def _from_stream(stream: Stream) -> Iterator[list[bytes]]:
         lines = (rest + block).split(b"\n")
         rest = lines.pop()
         if skipping and lines:
-            lines[0], skipping = lines[0][:MAX_LINE_BYTES], False
+            lines[0], skipping = shortened(lines[0]), False
         if len(rest) > MAX_LINE_BYTES:
             rest = rest[rest.rfind(b"\r") + 1 :]
-            rest, skipping = rest[:MAX_LINE_BYTES], len(rest) > MAX_LINE_BYTES
+            rest, skipping = shortened(rest), len(rest) > MAX_LINE_BYTES
         if lines:
             yield lines
     if rest:
@@ -54,7 +63,7 @@ def _from_stream(stream: Stream) -> Iterator[list[bytes]]:
 def _from_lines(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     for line in lines:
-        batch.append(line[:MAX_LINE_BYTES].rstrip(b"\n").replace(b"\n", b" "))
+        batch.append(shortened(line.rstrip(b"\n")).replace(b"\n", b" "))
         if len(batch) >= _BATCH_LINES:
             yield batch
             batch = []

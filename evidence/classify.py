@@ -94,10 +94,11 @@ def _votes(sampled: list[bytes]) -> tuple[int, int]:
     return kernel_votes, job_votes
 
 
-def _is_unsure(sample: Iterable[bytes]) -> bool:
-    """Whether lines that may be a kernel log's by `detect` are as likely a job's: most have the form of neither."""
+def _n_kernel_lines(sample: Iterable[bytes]) -> tuple[int, bool]:
+    """How many lines have a kernel log's form, and whether that is too few to be sure: then most have the form of neither."""
     lines = [line[:_LOOK_AT_BYTES] for line in sample if line.strip()]
-    return _votes(lines)[0] <= len(lines) * _SURE_FRAC
+    n_kernel = _votes(lines)[0]
+    return n_kernel, n_kernel <= len(lines) * _SURE_FRAC
 
 
 def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
@@ -162,9 +163,12 @@ def _job_lines(
 
 
 def _unsure(
-    batches: Iterator[list[bytes]], all_lines: bool, found_out: Callable[[LogKind], object]
+    batches: Iterator[list[bytes]],
+    all_lines: bool,
+    found_out: Callable[[LogKind], object],
+    otherwise: LogKind,
 ) -> Iterator[dict[str, Any]]:
-    """A kernel log if any kernel message is found; else a job log if anything of one is found.
+    """A kernel log if any kernel message is found, a job log if anything of one is found; `otherwise` if nothing is.
 
     Kernel findings come at once. The job's are held until the end, or until there are too many to be a kernel log's.
     """
@@ -201,7 +205,7 @@ def _unsure(
 
     found = findings()
     first = list(itertools.islice(found, 1))
-    found_out("joblog" if first else "kernel")
+    found_out("joblog" if first else otherwise)
     yield from _job_lines(itertools.chain(first, found), all_lines, counted)
 
 
@@ -224,7 +228,8 @@ def classify_stream(
         kind = detect(sample)
         batches = itertools.chain([head], batches)
         report = found_out or (lambda _: None)
-        if kind == "kernel" and _is_unsure(sample):
-            return _unsure(batches, all_lines, report)
+        n_kernel, is_unsure = _n_kernel_lines(sample) if kind == "kernel" else (0, False)
+        if is_unsure:
+            return _unsure(batches, all_lines, report, "kernel" if n_kernel else "joblog")
         report(kind)
     return _kernel(batches, all_lines) if kind == "kernel" else _joblog(batches, all_lines)

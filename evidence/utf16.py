@@ -14,6 +14,9 @@ Encoding = Literal["utf-16-le", "utf-16-be"]
 HEAD_BYTES = 4096
 """Bytes of a file's beginning that `encoding_of` looks at."""
 _MARKS: dict[bytes, Encoding] = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_DECODERS = {"utf-16-le": codecs.utf_16_le_decode, "utf-16-be": codecs.utf_16_be_decode}
+"""The interpreter's own, which no name is looked up for. `bytes.decode` imports a module for each encoding at its first use, and
+a reader that has become a job's owner may not be able to read the interpreter's modules."""
 _LEAST_BYTES = 8
 """Of a line that is taken for UTF-16; a program's file has shorter ones by chance."""
 _PLAIN_FRAC = 0.8
@@ -76,7 +79,7 @@ def ascii_of(block: bytes) -> tuple[bytes, int]:
 def _decode(raw: bytes, encoding: Encoding) -> str:
     if len(raw) % 2:  # else the file's end cut a character
         raw = raw.removeprefix(b"\0") if encoding == "utf-16-le" else raw.removesuffix(b"\0")
-    return raw.decode(encoding, "replace")
+    return _DECODERS[encoding](raw, "replace", True)[0]
 
 
 def _n_plain(reading: str) -> int:

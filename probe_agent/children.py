@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probing_cluster.core import processes
+from probing_cluster.core import processes, sanitize
 
 _REAP_S = 2.0
 """How long a killed child is waited for before it counts as stuck."""
@@ -34,6 +34,12 @@ class Finished:
     returncode: int
     stdout: bytes
     stderr: bytes
+
+    @property
+    def ending(self) -> str:
+        """Its exit status and the last line that it wrote to standard error, bounded and safe to log."""
+        last = self.stderr.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+        return f"exit status {self.returncode}, {sanitize.clean(last, 200) or 'and nothing on stderr'}"
 
 
 @dataclass(kw_only=True)

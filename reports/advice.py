@@ -32,6 +32,10 @@ _PART_FAILED = (
     "If the failed part matters, fix it and submit the job again. With `set -eo pipefail` at its top, "
     "a batch script ends as FAILED at the first command that fails."
 )
+_PART_MAY_HAVE_FAILED = (
+    "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
+    "`set -eo pipefail` at the script's top makes such a job FAILED."
+)
 _WAITING = timedelta(hours=1)
 """A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
 _NAMED_NODE = "by name (--nodelist)"
@@ -51,7 +55,7 @@ def what_now(
     if last.log_awaited:
         steps.insert(0, _AWAITED_LOG)
     if last.doubt:
-        return (*steps, _PART_FAILED)
+        return (*steps, _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED)
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
     state = _outcome(views, now) or (_requeued_pending(last) if requeued else _requeued_by_us(last))

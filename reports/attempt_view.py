@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import phrase, rows
 
 FAILED_STATES = frozenset(
@@ -29,6 +30,17 @@ STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 
 _NEAR_THE_END = 3
 """Lines that a batch script's last commands print after the program that failed: `echo done`, `date`."""
+
+_WENT_WELL = re.compile(
+    r"(?<![\d./-])([1-9]\d{0,11}) ?(?:/|(?:out )?of) ?\1(?![\d./])|\b(?<!not )(?:recovered|succeeded|success(?:ful(?:ly)?)?)\b",
+    re.IGNORECASE,
+)
+"""All of a number of steps, or words of success: the program got over the error that stands above. `done` and `finished` alone are
+what batch scripts print behind whatever failed."""
+
+_EXIT = "task_exit"
+"""The kind of srun's line on how a task ended, which gives no reason."""
+_LAST_LINE_CHARS = 240
 
 _PARTLY_READ = re.compile(r"\d of \d+ bytes")
 """Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
@@ -84,19 +96,55 @@ class AttemptView:
         """One sentence on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
         if self.attempt.state != "COMPLETED":
             return ""
-        # Slurm keeps this code over a requeue, so a later start may carry the code of the first, whose steps the requeue killed.
-        code = self.attempt.derived_exit_code if self.attempt.attempt == 1 else None
-        # An error after which the job still printed much was often expected: a trial, a retry.
-        behind = min((int(e.detail.get("behind") or 0) for e in self.own_errors), default=_NEAR_THE_END + 1)
-        if code:
-            what = f"one of its steps ended with {phrase.status(code)}"
+        if self._failed_code:
+            what = f"one of its steps ended with {phrase.status(self._failed_code)}"
+        elif (behind := self._lines_behind_error) is None:
+            return ""
         elif behind == 0:
             what = "its output ends with an error"
-        elif behind <= _NEAR_THE_END:
-            what = f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
         else:
-            return ""
+            what = f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
         return f"Slurm calls it COMPLETED because its batch script ended with 0, but {what}."
+
+    @property
+    def may_have_failed(self) -> bool:
+        """Whether only an error that the job printed more after puts a COMPLETED attempt in doubt: the program may have handled it."""
+        return bool(self.doubt) and not self._failed_code and bool(self._lines_behind_error)
+
+    @property
+    def _failed_code(self) -> int | None:
+        # Slurm keeps this code over a requeue, so a later start may carry the code of the first, whose steps the requeue killed.
+        return self.attempt.derived_exit_code if self.attempt.attempt == 1 else None
+
+    @property
+    def _lines_behind_error(self) -> int | None:
+        """Lines that the job printed after the last error in its output; None without one, or where the program got over it."""
+        errors = [e for e in self.own_errors if not (e.detail.get("handled") and e.detail.get("behind"))]
+        behind = min((int(e.detail.get("behind") or 0) for e in errors), default=_NEAR_THE_END + 1)
+        # An error after which the job still printed much was often expected: a trial, a retry.
+        if behind > _NEAR_THE_END:
+            return None
+        printed = [str(e.detail.get("last_words", "")) for e in errors if e.detail.get("behind")]
+        printed += [line for log in self.logs for line in log.tail[len(log.tail) - behind :]]
+        return None if behind and any(_WENT_WELL.search(line) for line in printed) else behind
+
+    @property
+    def explanation(self) -> str:
+        """The verdict's sentence; of a program that failed for a reason that nothing names, also the last line that it printed.
+
+        That line often says why, in words that no reader of logs can know. It is quoted and not called the cause.
+        """
+        if self.verdict is None:
+            return ""
+        summary = sanitize.clean(self.verdict.summary)
+        by_exit = self.verdict.cause == "user_error" and {e.kind for e in self.evidence} <= {_EXIT}
+        if self.attempt.state != "FAILED" or not by_exit:
+            return summary
+        logs = sorted(self.logs, key=lambda log: log.stream != "stderr")
+        last = next((line for log in logs if (line := slurm_lines.last_of_program(log.tail))), "")
+        if not last or last in summary:
+            return summary
+        return f"{summary} Its last line: {sanitize.clean(last, _LAST_LINE_CHARS)}"
 
     @property
     def why_not_judged(self) -> str:

@@ -64,6 +64,7 @@ def _attempt(view: attempt_view.AttemptView) -> dict[str, Any]:
         "last_seen_at": _at(view.last_seen_at),
         **records.json_fields(view.attempt, "nodes", "n_gpus"),
         "verdict": None if view.verdict is None else _verdict(view.verdict, view.evidence),
+        "explanation": view.explanation or None,
         "completed_but": view.doubt or None,
         "own_errors": [_event(e) for e in view.own_errors],
         "other_events": [_event(e) for e in view.others],

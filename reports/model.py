@@ -13,8 +13,9 @@ from probing_cluster.reports import advice, attempt_view, cost, job_ref, node_st
 ETTR_FROM_S = 600.0
 """A run of one start and less than this was mostly start-up; its ETTR is not shown."""
 
-_OF_EARLIER_STARTS = frozenset({"slurm_requeued", "slurm_preempted"})
-"""Messages about the end of an earlier start; slurmstepd writes them into the output that the next start appends to."""
+_ENDED = "end"
+"""The role of Slurm's own lines on an end: of an earlier start, whose output this one's is appended to, or of a stop that the program
+took well. They are no errors."""
 _LOG_READ_WITHIN = timedelta(minutes=5)
 """After this an agent that has not reported a job's output files reports none: it is down, or reads no logs."""
 _PROLOG_EARLY = timedelta(seconds=2)
@@ -312,8 +313,9 @@ def _with_losses(
 ) -> tuple[attempt_view.AttemptView, ...]:
     """Gives each attempt its lost work.
 
-    If one attempt ended unfinished, the run's loss is its own. With several, the loss cannot be divided, unless no work was kept:
-    then each lost all that it ran. The time that an attempt hung before its end is known for each.
+    If one attempt ended unfinished, the run's loss is its own, also where the run's only start is that of several components of a
+    heterogeneous job. With several, the loss cannot be divided, unless no work was kept: then each lost all that it ran. The time
+    that an attempt hung before its end is known for each.
     """
     unfinished = [v for v in views if v.ended_unfinished]
     account = found.account
@@ -326,9 +328,10 @@ def _with_losses(
         return tuple(
             dataclasses.replace(v, lost_s=cost.ran_s(v.attempt)) if v.ended_unfinished else v for v in views
         )
-    if found.account is None or len(unfinished) != 1 or len(found.run_jobs) > 1:
+    of_several = len(found.run_jobs) > 1 and account is not None and account.n_attempts > 1
+    if account is None or len(unfinished) != 1 or of_several:
         return tuple(dataclasses.replace(v, lost_s=v.hung_s) if v.hung_s else v for v in views)
-    lost_s = found.account.lost_to_replay_s
+    lost_s = account.lost_to_replay_s
     return tuple(dataclasses.replace(v, lost_s=lost_s) if v is unfinished[0] else v for v in views)
 
 
@@ -342,7 +345,7 @@ def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     """Whether an error of the job's output is this attempt's: it completed, so it is the last, and its output is read after its end."""
     return (
         attempt.state == "COMPLETED"
-        and event.kind not in _OF_EARLIER_STARTS
+        and event.detail.get("role") != _ENDED
         and attempt.start_at is not None
         and event.at >= attempt.start_at - _PROLOG_EARLY
     )

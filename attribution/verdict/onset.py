@@ -109,6 +109,28 @@ def output_stall(
     return _latest((e for e in found if e.kind == vocabulary.OUTPUT_STALL), last_progress_at)
 
 
+_NEAR_THE_END = 3
+"""Lines that may follow the last error: of Slurm's end, and what a buffer still held."""
+
+
+def last_error(job_side: Iterable[records.HealthEvent]) -> records.HealthEvent | None:
+    """The program's error with which its output ends, above Slurm's line about the end; None without one, or if the program went on."""
+    found = list(job_side)
+    ends = [n for e in found if e.detail.get("role") == "end" and (n := digits.index(e.detail.get("line")))]
+    for error in found:
+        detail = error.detail
+        line, behind = digits.index(detail.get("line")), digits.index(detail.get("behind"))
+        is_cause = (
+            error.source == "joblog" and detail.get("first_cause") is True and detail.get("role") == "root"
+        )
+        if not is_cause or findings.find(error).role is not findings.FindingRole.OWN:
+            continue
+        went_on = detail.get("survived") or detail.get("handled") or (behind or 0) > _NEAR_THE_END
+        if not went_on and not any(n < (line or 0) for n in ends):
+            return error
+    return None
+
+
 def _latest(
     stalls: Iterable[records.HealthEvent], last_progress_at: datetime | None
 ) -> records.HealthEvent | None:

@@ -17,6 +17,16 @@ def is_closing(line: str) -> bool:
     return _NOISE.match(line) is not None
 
 
+_OF_SLURM = re.compile(r"(?:\d{1,6}: )?(?:slurmstepd(?:-[\w.-]{1,253})?|srun|slurmd|sbatch|salloc): ")
+_A_WORD = re.compile(r"[^\W\d_]{2}")
+
+
+def last_of_program(lines: Sequence[str]) -> str:
+    """The last line with a word in it that none of Slurm's own programs wrote; empty without one."""
+    own = (line for line in reversed(lines) if not is_closing(line) and not _OF_SLURM.match(line))
+    return next((line.strip() for line in own if _A_WORD.search(line)), "")
+
+
 def last_lines(lines: Sequence[str], most: int, own: int) -> tuple[str, ...]:
     """The last `most` lines, among them the last `own` of the program's, each in its order; `…` stands for lines left out between."""
     if most <= 0:

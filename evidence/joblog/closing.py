@@ -47,7 +47,7 @@ _TAIL = re.compile(
 _ANYWHERE = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
     r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
-    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
+    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match|recogni[sz]ed|in \w{1,20} format)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
     re.IGNORECASE,
 )
 """Words of errors; before a bad end they count anywhere in a line."""
@@ -149,12 +149,12 @@ def _plain(text: str) -> str:
 
 
 def only_ends(finding: JobFinding) -> bool:
-    """Whether it reports the end of a program that runs others (make, a linker); their own errors stand above."""
+    """Whether it reports the end of a program that runs others (make, a linker, tar) or sums up its own errors; those stand above."""
     return finding.kind == "program_error" and _RUNNER.match(finding.message) is not None
 
 
 _RUNNER = re.compile(
-    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: command '.{1,200}' failed with|Execution halted$"
+    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: command '.{1,200}' failed with|Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
 )
 
 

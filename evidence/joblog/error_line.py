@@ -32,7 +32,7 @@ _LAST = re.compile(
     r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
     r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
     r"|(?:\S{1,100}: ){0,2}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
-    r"|(?:(?:\[[\w.:-]{1,60}\] )?\*{2,5} ?(?:[Ff]atal )?(?:ERROR|[Ee]rror)|[\w./+-]{1,80}\.(?:sh|py|pl|R) ERROR:|(?:[A-Z][\w+-]{1,30} ){1,3}fatal error(?: \d{1,6})?:) (?=\S)|(?:[\d.kMGTP:\s-]{40,400})?curl: \(\d{1,3}\) |wget: \S|rsync(?: error)?: \S|tar: (?:Error|Exiting|.{1,200}: Cannot )"
+    r"|(?:(?:\[[\w.:-]{1,60}\] )?\*{2,5} ?(?:[Ff]atal )?(?:ERROR|[Ee]rror)|[\w./+-]{1,80}\.(?:sh|py|pl|R) ERROR:|(?:[A-Z][\w+-]{1,30} ){1,3}fatal error(?: \d{1,6})?:) (?=\S)|(?:[\d.kMGTP:\s-]{40,400})?curl: \(\d{1,3}\) |wget: \S|rsync(?: error)?: \S|tar(?: \(child\))?: (?:Error|Exiting|.{1,200}: Cannot )"
     r"|(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|head|tail|sort|cut|wc|stat|install|split|dd|du|df|find|grep|zgrep|unzip|gzip|zcat): "
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
@@ -48,7 +48,7 @@ _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size
 _NO_LAST = re.compile(
     r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b",
+    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,
 )
 
@@ -174,6 +174,7 @@ TRIGGERS = (
     "wget: ",
     "rsync",
     "tar: ",
+    "tar (child): ",
     *(
         f"{tool}: "
         for tool in (

@@ -55,8 +55,24 @@ _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
 """A progress bar with a rank's message in the same line."""
 
 
+_LONG_CHARS = 8192
+"""Of a longer line the reader judges only the beginning."""
+_END_CHARS = 1000
+_END_ERROR = re.compile(
+    r"(?<=\s)(?:[A-Z]\w{0,60}(?:Error|Exception)|ERROR|FATAL|CRITICAL|(?i:fatal )?[Ee]rror): [^\W\d_]"
+)
+
+
+def _with_end(text: str) -> list[str]:
+    """The line and, where it is very long, the error that its end holds: it stands behind dots or numbers printed without a newline."""
+    if len(text) <= _LONG_CHARS:
+        return [text]
+    error = _END_ERROR.search(text, len(text) - _END_CHARS)
+    return [text] if error is None else [text, text[error.start() :]]
+
+
 def _unglued(text: str) -> list[str]:
-    """The two parts of a line in which a rank's logger interrupted an exception or a progress bar; else the text alone.
+    """The two parts of a line in which a rank's logger interrupted an exception or a progress bar; else the text, and an error at the end of a long one.
 
     Of exceptions' names that ranks wrote into each other the last one stays.
     """
@@ -68,7 +84,7 @@ def _unglued(text: str) -> list[str]:
         return [text[: bar.end()], text[bar.end() :]]
     found = _LOGGER.search(text) if "]:[" in text else None
     if found is None or not _EXCEPTION.search(text, 0, found.start()):
-        return [text]
+        return _with_end(text)
     return [text[: found.start()], text[found.start() :]]
 
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -42,9 +43,6 @@ MAX_UNANSWERED = 2
 TIDY_S = 10.0
 FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 """Seconds after its start at which a job's processes are looked at for the files they write."""
-MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
-"""Collecting children that may be stuck in the kernel (a dead file server) before no more are started: of one user, who may
-serve files that never answer, and of all users. Beyond, each user may still have one."""
 
 T = TypeVar("T")
 PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
@@ -52,6 +50,7 @@ PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
 
 NO_ANSWER = "its reader did not answer"
 """It was past its deadline, or is stuck in the kernel."""
+STUCK = "earlier readers are stuck in the kernel on a file system that does not answer"
 READER_FAILED = "its reader failed"
 """The child ended by itself and gave no answer: our defect or a lack of memory. The file does not hang."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
@@ -89,6 +88,7 @@ class Collector:
         self.sizes = output_growth.OutputSizes()
         self._clock = clock
         self._turns = user_turns.ReaderTurns(AT_ONCE, AT_ONCE_OF_ONE)
+        self._logged = deque[tuple[int, str]](maxlen=MAX_JOBS)
         self._shares = shares or row_share.RowShares(clock)
         self._begun = user_turns.ReaderTurns(MAX_JOBS, AT_ONCE_OF_ONE)
 
@@ -141,12 +141,8 @@ class Collector:
             _, shown = await self._logs(job, anywhere=True)
             for row in shown if most_bytes else ():
                 if "tail" in row:
-                    question = {
-                        "op": "keep",
-                        "path": row["path"],
-                        "start": job.restart_count + 1,
-                        "most": most_bytes,
-                    }
+                    start = job.restart_count + 1
+                    question = {"op": "keep", "path": row["path"], "start": start, "most": most_bytes}
                     row.update(output_files.copy_row(await self._read(job, question)))
             if shown:
                 self._intake.store([job.logs_item(self._identity, shown, mark="kept")])
@@ -311,14 +307,10 @@ class Collector:
         """The answer of a child that has become the job's owner. Where there is none, `refused` is NO_ANSWER or READER_FAILED."""
         key = f"collect {job.uid} "
         stuck = [k for k in self._children.hung if k.startswith("collect ")]
-        mine = sum(k.startswith(key) for k in stuck)
-        if mine >= (MAX_STUCK if len(stuck) < MAX_STUCK_IN_ALL else 1):
-            self._watch.failed(
-                NAME, f"job {job.job_id}: not read, {len(stuck)} earlier children are stuck", state="hung"
-            )
-            return {
-                "refused": "earlier readers are stuck in the kernel on a file system that does not answer"
-            }
+        if not user_turns.may_start(sum(k.startswith(key) for k in stuck), len(stuck)):
+            why = f"not read, {len(stuck)} earlier children are stuck"
+            self._watch.failed(NAME, f"job {job.job_id}: {why}", state="hung")
+            return {"refused": STUCK}
         question = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
@@ -328,22 +320,30 @@ class Collector:
                 stdin=json.dumps(question).encode(),
                 environment={"TZ": self._identity.time_zone()},
             )
-        except processes.ChildFailed as exc:
+        except children.ChildHung as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")
-            return {"refused": NO_ANSWER if isinstance(exc, children.ChildHung) else READER_FAILED}
+            return {"refused": NO_ANSWER}
+        except processes.ChildFailed as exc:
+            return self._reader_failed(job, request["op"], str(exc))
         try:
             answer = children.answer_of(done.stdout)
         except ValueError:
-            last = done.stderr.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
-            why = f"exit status {done.returncode}, {sanitize.clean(last, 200) or 'and nothing on stderr'}"
-            self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {READER_FAILED}: {why}")
-            return {"refused": READER_FAILED}
+            return self._reader_failed(job, request["op"], done.ending)
         refused = answer.get("refused")
         if isinstance(refused, str):
             self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {refused}", state="ok")
         else:
             self._watch.read(NAME, self._clock.now())
         return answer
+
+    def _reader_failed(self, job: jobs.NodeJob, op: str, why: str) -> dict[str, Any]:
+        """Record why a reader failed in the agent's state and, once a job and kind of reading, in its log."""
+        words = f"job {job.job_id}: {op}: {READER_FAILED}: {why}"
+        self._watch.failed(NAME, words)
+        if (job.job_id, op) not in self._logged:
+            self._logged.append((job.job_id, op))
+            _log.warning("%s", words)
+        return {"refused": READER_FAILED}
 
     def _from_log(self, job: jobs.NodeJob, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
         """The sighting of one finding; on a `shared` file system one event, whichever nodes report the line."""

@@ -118,7 +118,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         log_words.findings.append(ended.finding)
     note = log_parts.words(parts, end, begin, log_words.n_unread_bytes)
     lines = utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding).splitlines()
-    tail = [line[:MAX_LINE_CHARS] for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
+    tail = [_both_ends(line) for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
     return {
         "size": file_stat.st_size,
         "note": note,
@@ -127,6 +127,14 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         "wrote_on": ended.wrote_on,
         "tail": tail,
     }
+
+
+def _both_ends(line: str) -> str:
+    """The line, without its middle where it is too long: what went wrong often stands at the end."""
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    half = MAX_LINE_CHARS // 2
+    return f"{line[: half - 3]} … {line[-half:]}"
 
 
 def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from probing_cluster.evidence import utf16
+from probing_cluster.evidence import blocks, utf16
 
 MOST_BYTES = 4 * 1024 * 1024
 """Read of one file in all."""
@@ -118,7 +118,7 @@ def mark(fd: int, size: int) -> str:
 class LogLines:
     """The lines of the parts of a log, in order, as (offset, line, whether its end was read).
 
-    A line that a gap between the parts cuts is left out. Lines are cut off one at a time: four million empty ones cost no memory.
+    A line that a gap between the parts cuts is left out, but of a last line that began above the last part the end is read. Lines are cut off one at a time: four million empty ones cost no memory.
     """
 
     def __init__(self, parts: Sequence[LogPart]) -> None:
@@ -148,6 +148,9 @@ class LogLines:
                     continue
                 end = part.data.find(b"\n", at)
                 is_whole = end >= 0
+                if is_cut and part is self._parts[-1] and end in (-1, len(part.data) - 1):
+                    is_cut = False
+                    at = max(at, len(part.data) - blocks.MAX_LINE_BYTES)
                 if not is_cut and (is_whole or part is self._parts[-1]):
                     yield part.start + at, part.data[at : end if is_whole else len(part.data)], is_whole
                 if not is_whole:

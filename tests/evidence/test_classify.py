@@ -26,7 +26,7 @@ def read(lines: list[bytes], **more: bool) -> tuple[list[str], list[dict[str, ob
 
 @pytest.mark.parametrize("all_lines", [False, True])
 def test_lines_of_neither_form_are_what_their_findings_are(*, all_lines: bool) -> None:
-    """A traceback thousands of lines below is found; a kernel's message anywhere makes it a kernel log."""
+    """A traceback thousands of lines below is found; a kernel's message anywhere makes it a kernel log. Without either, a line of a kernel log's form does."""
     kinds, found = read([*PLAIN, *TRACE], all_lines=all_lines)
     assert kinds == ["joblog"]
     assert [f["kind"] for f in found if f["kind"] != "none"] == ["python_exception"]
@@ -36,7 +36,8 @@ def test_lines_of_neither_form_are_what_their_findings_are(*, all_lines: bool) -
     assert [(f["kind"], f["line"]) for f in found if f["kind"] != "none"] == [("xid", 4005)]
     assert len(found) == (6005 if all_lines else 1)
     kinds, found = read(PLAIN, all_lines=all_lines)
-    assert (kinds, len(found)) == (["kernel"], 2000 if all_lines else 0)
+    assert (kinds, len(found)) == (["joblog"], 2000 if all_lines else 0)
+    assert read([*PLAIN[:100], b"[   12.500000] nothing in it"])[0] == ["kernel"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -289,3 +290,26 @@ def test_result_belongs_to_its_error() -> None:
         "RuntimeError: NCCL error in: x.cpp:784, unhandled cuda error, NCCL version 2.7.8\nncclUnhandledCudaError: Call to CUDA function failed."
     )
     assert [(f["line"], f["kind"]) for f in found] == [(1, "nccl_unhandled_cuda")]
+
+
+@pytest.mark.parametrize("n_chars", [9_000, 70_000, 3_000_000])
+@pytest.mark.parametrize("as_file", [True, False], ids=["file", "lines"])
+@pytest.mark.parametrize("newline", ["", "\n"])
+def test_error_at_the_end_of_a_very_long_line(n_chars: int, as_file: bool, newline: str) -> None:
+    """Dots or numbers without a newline, and the error behind them, whichever way the log is read."""
+    data = f"start\n{'x' * n_chars} RuntimeError: tokenizer exploded{newline}".encode()
+    lines = io.BytesIO(data) if as_file else data.splitlines(keepends=True)
+    (found,) = classify.classify_stream(lines, "joblog")
+    assert (found["line"], found["kind"], found["first_cause"]) == (2, "python_exception", True)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ['{"error": "RuntimeError: no"}', "RuntimeError: no. Epoch 2", "error: 0.25 error: 0.5", "x_Error: a"],
+    ids=["json", "goes-on", "figures", "name"],
+)
+def test_end_of_a_very_long_line_without_an_error(end: str) -> None:
+    """Data of a long line, or a line after which the program went on."""
+    steps = "".join(f"\nepoch {n} loss 0.5" for n in range(9))
+    data = f"{'x' * 9_000} {end}{steps if 'Epoch' in end else ''}".encode()
+    assert not [f for f in classify.classify_stream([*data.splitlines()], "joblog") if f["first_cause"]]

@@ -76,6 +76,8 @@ ENDS = {
     "a Portuguese one": ("bash: ./a.out: Permissão negada", "a.out"),
 }  # fmt: skip
 WELL = {
+    "a trap that could not clean up": "step 1\nERROR: cleanup failed to remove lock: No such file or directory\ncleanup done",
+    "what is left behind": "step 1\nerror: could not clean up /tmp/x: Permission denied",
     "a warning of Python's": "/a/elec.py:234: RuntimeWarning: invalid value encountered in multiply\n  a * b",
     "an advice": "/a/loop.py:302: Couldn't infer the batch indices fetched from your dataloader",
     "a stop that is none": " simulation finished\nSTOP 0",

@@ -344,6 +344,15 @@ def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.ReportRows
     assert [v.lost_s for v in build(both).attempts] == [None, None]
 
 
+def test_the_only_start_of_a_run_of_two_components_has_the_runs_loss(story: rows.ReportRows) -> None:
+    """The bar of a heterogeneous job's component shows the loss that the table below it gives for the run."""
+    assert story.account is not None
+    first = next(a for a in story.attempts if a.state == "REQUEUED")
+    one_start = dataclasses.replace(story.account, n_attempts=1)
+    het = dataclasses.replace(story, attempts=(first,), account=one_start, run_jobs=(4242, 4243))
+    assert [v.lost_s for v in build(het).attempts] == [one_start.lost_to_replay_s]
+
+
 def test_an_id_that_we_gave_is_not_shown(story: rows.ReportRows) -> None:
     """Accounting without JobIDRaw: the task is called what its owner calls it."""
     (one, *_) = story.attempts

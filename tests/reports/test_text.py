@@ -78,7 +78,10 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     plain = " ".join(text.render(report).split())
     shown = bool(words)
     assert words in plain
-    assert ("completed, but" in plain) is shown
+    assert ("completed, but part of it failed" in plain) is (
+        shown and ((bool(code) and number == 1) or behind == 0)
+    )
+    assert ("completed, but part of it may have failed" in plain) is (" before its end" in words)
     assert ("| all done" in plain) is shown
     assert ("set -eo pipefail" in plain) is shown
     assert ("KeyError: 'lr'" in plain) is (shown and behind is not None)
@@ -88,6 +91,74 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     drawn = page.render(report)
     assert words in drawn
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
+
+
+EXITED = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("tails", "over", "quoted"),
+    [
+        ({"stdout": ("epoch 3", "checkpoint version 3 is too new for this code (max 2)", "")}, {}, "checkpoint version 3 is too new for this code (max 2)"),
+        ({"stdout": ("start", "ls: cannot access '/none': No such file or directory")}, {}, "ls: cannot access '/none': No such file or directory"),
+        ({"stdout": ("item 4: checksum mismatch", EXITED, "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-05T10:00:00 ***")}, {}, "item 4: checksum mismatch"),
+        ({"stdout": ("epoch 3",), "stderr": ("worker: fatal: lost connection",)}, {}, "worker: fatal: lost connection"),
+        ({"stdout": ("epoch 3",), "stderr": (EXITED, "-----")}, {}, "epoch 3"),
+        ({"stdout": (EXITED, "")}, {}, ""),
+        ({"stdout": ("epoch 3",)}, {"state": "TIMEOUT"}, ""),
+        ({"stdout": ("epoch 3",)}, {"cause": "gpu_lost"}, ""),
+        ({"stdout": ("KeyError: 'lr'",)}, {"summary": "The program failed by itself: KeyError: 'lr'."}, ""),
+    ],
+)  # fmt: skip
+def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
+    story: rows.ReportRows, tails: dict[str, tuple[str, ...]], over: dict[str, str], quoted: str
+) -> None:
+    """Codes say why in words of their own. Slurm's lines are none of the program's, and no line is quoted beside a named cause."""
+    last = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), attempt=1, state=over.get("state", "FAILED"), exit_code=1
+    )  # fmt: skip
+    summary = over.get("summary", "The program exited with code 1, with no fault beside it.")
+    (of_story, *_) = story.verdicts
+    verdict = dataclasses.replace(
+        of_story, submit_at=last.submit_at, attempt=1, cause=over.get("cause", "user_error"), summary=summary, evidence=()
+    )  # fmt: skip
+    logs = tuple(
+        rows.JobLog(node="n1", at=example.at("14:21:40"), path=f"/{s}", stream=s, tail=t) for s, t in tails.items()
+    )  # fmt: skip
+    found = dataclasses.replace(story, attempts=(last,), verdicts=(verdict,), logs=logs)
+    report = model.build(job_ref.parse("4242"), found, now=NOW)
+    wanted = f"{summary} Its last line: {quoted}" if quoted else summary
+    assert json_out.document(report)["attempts"][0]["explanation"] == wanted
+    plain = " ".join(text.render(report).split())
+    assert ("Its last line: " in plain, f"{wanted} " in plain) == (bool(quoted), True)
+    assert ("Its last line: " in page.render(report)) is bool(quoted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "tail", "shown"),
+    [
+        ("slurm_cancelled", {"role": "end", "behind": 1, "last_words": "checkpoint written"}, ("checkpoint written",), False),
+        ("python_exception", {"role": "root", "behind": 2, "last_words": "Finished: 100 of 100"}, ("built token cache", "Finished: 100 of 100"), False),
+        ("python_exception", {"role": "root", "behind": 2, "last_words": "done"}, ("retry 2 succeeded", "done"), False),
+        ("python_exception", {"role": "root", "behind": 2, "last_words": "done"}, ("[100/100] saved", "done"), False),
+        ("python_exception", {"role": "root", "behind": 1, "last_words": "done"}, ("done",), True),
+        ("python_exception", {"role": "root", "behind": 1, "last_words": "done", "handled": True}, ("done",), False),
+        ("python_exception", {"role": "root", "behind": 1, "last_words": "only 3 of 100 done"}, ("only 3 of 100 done",), True),
+        ("python_exception", {"role": "root", "behind": 1, "last_words": "not successful"}, ("not successful",), True),
+        ("python_exception", {"role": "root"}, ("Finished: 100 of 100", "KeyError: 'lr'"), True),
+    ],
+)  # fmt: skip
+def test_an_error_that_the_program_got_over_is_none(
+    story: rows.ReportRows, kind: str, detail: dict[str, object], tail: tuple[str, ...], shown: bool
+) -> None:
+    """Of a stop that the program took well, Slurm's line is no error either. A script prints `done` behind whatever failed."""
+    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), attempt=1, derived_exit_code=0)
+    error = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind=kind, source="joblog", job_id=4242, message="x", detail=detail
+    )  # fmt: skip
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/out", tail=tail)
+    found = dataclasses.replace(story, attempts=(last,), own_errors=(error,), logs=(log,))
+    assert ("completed, but" in render(found)) is shown
 
 
 @pytest.mark.parametrize(
@@ -132,7 +203,13 @@ def test_the_end_of_an_earlier_start_is_no_error_of_the_one_that_completed(
 ) -> None:
     """slurmstepd writes CANCELLED … DUE TO JOB REQUEUE into the output, and the next start appends to it."""
     line = example.event(
-        uuid.UUID(int=8), example.at("14:41:09"), node="n1", kind=kind, source="joblog", job_id=4242
+        uuid.UUID(int=8),
+        example.at("14:41:09"),
+        node="n1",
+        kind=kind,
+        source="joblog",
+        job_id=4242,
+        detail={"role": "end"},
     )
     plain = render(dataclasses.replace(story, own_errors=(line,)))
     assert "part of it failed" not in plain

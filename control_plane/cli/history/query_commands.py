@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import decimal
 import difflib
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -132,7 +134,8 @@ def _print(form: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
         writer.writerow(heads)
         writer.writerows([_json_text(value) for value in row] for row in rows)
     elif form == "json":
-        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=2, default=str))
+        values = [dict(zip(heads, map(_of_json, row), strict=True)) for row in rows]
+        print(json.dumps(values, indent=2, default=str, allow_nan=False))
     else:
         print(table.render(heads, [[_shortened(value) for value in row] for row in rows]))
 
@@ -141,7 +144,28 @@ def _json_text(value: Any) -> Any:
     """A json value or an array as JSON on one line; anything else as it is."""
     if not isinstance(value, dict | list):
         return value
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+    return json.dumps(_of_json(value), separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+_MOST_WHOLE = 2**63
+"""Postgres's own bigint goes no further; a larger numeric is text, with all of its digits."""
+
+
+def _of_json(value: Any) -> Any:
+    """A value of a row as JSON has it. NaN and infinity are null, as everywhere; a numeric is a number if that loses no digit, else text."""
+    if isinstance(value, dict):
+        return {key: _of_json(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_of_json(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, decimal.Decimal):
+        if not value.is_finite():
+            return None
+        is_whole = abs(value) < _MOST_WHOLE and value == value.to_integral_value()
+        number = int(value) if is_whole else float(value)
+        return number if decimal.Decimal(str(number)) == value else str(value)
+    return value
 
 
 def _shortened(value: Any) -> Any:

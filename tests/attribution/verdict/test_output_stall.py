@@ -54,6 +54,43 @@ def test_without_silence_the_limit_is_certain(make):
     assert (v.confidence, v.summary) == (C.CERTAIN, "The job reached its time limit of 7 min.")
 
 
+def _raised(make, **detail):
+    words = "RuntimeError: dataset server said 403"
+    found = {
+        "exception": "RuntimeError",
+        "role": "root",
+        "first_cause": True,
+        "line": 3,
+        "behind": 2,
+        **detail,
+    }
+    return make.finding("python_exception", 0.0, message=words, detail=found)
+
+
+def test_an_error_that_the_output_ends_with_is_named_beside_the_limit(make):
+    """The program died at once and the script slept on: more time would not help."""
+    end = make.finding("slurm_timeout", 0.0, detail={"role": "end", "line": 5})
+    v = make.judge(_raised(make), end, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert (v.cause, v.confidence) == ("time_limit", C.LIKELY)
+    assert v.summary == "The job reached its time limit of 7 min; its output ends with an error: RuntimeError: dataset server said 403."  # fmt: skip
+    assert v.next_step.startswith("Look at the error that its output ends with before you ask for more time")
+    both = make.judge(_raised(make), _silent(make), attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert "nothing was written to its output" in both.summary
+    assert "RuntimeError: dataset server said 403" in both.summary
+    assert both.next_step == v.next_step
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [{"behind": 40}, {"handled": True}, {"survived": True}, {"first_cause": False}, {"line": 9}, {"role": "exit"}],
+)  # fmt: skip
+def test_an_error_that_the_program_got_over_leaves_the_limit_certain(make, detail):
+    """It went on, or the error came of the limit itself: then it stands below Slurm's line."""
+    end = make.finding("slurm_timeout", 0.0, detail={"role": "end", "line": 5})
+    v = make.judge(_raised(make, **detail), end, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert (v.confidence, v.summary) == (C.CERTAIN, "The job reached its time limit of 7 min.")
+
+
 def test_a_job_that_ended_by_itself_was_at_work(make):
     """Its silence was work: an exit code says that it went on."""
     v = make.judge(_silent(make))

@@ -353,6 +353,16 @@ def test_a_query_is_answered_and_can_change_nothing(run: Run, store: db_store.St
     assert run("query", "select 1 as one, 'x' as two")[1] == "ONE  TWO\n1    x\n".lower()
     assert run("query", "select 1 as one", "--format", "csv")[1].splitlines() == ["one", "1"]
     assert json.loads(run("query", "select 1 as one", "--format", "json")[1]) == [{"one": 1}]
+    odd = (
+        "select 'NaN'::float8 f, '-Infinity'::float8 i, 'NaN'::numeric n, 1.50 half, 3::numeric three, sum(2::bigint) total, "
+        "array[1.5, 'NaN'::numeric] several, '{\"a\": 0.1}'::jsonb j, 0.1234567890123456789 long, 1e30::numeric large, 1e400::numeric huge"
+    )
+    _, out, _ = run("query", odd, "--format", "json")
+    (row,) = json.loads(out, parse_constant=pytest.fail)
+    assert row == {
+        "f": None, "i": None, "n": None, "half": 1.5, "three": 3, "total": 2, "several": [1.5, None], "j": {"a": 0.1},
+        "long": "0.1234567890123456789", "large": 1e30, "huge": f"1{'0' * 400}",
+    }  # fmt: skip
     for hostile in (
         "insert into probing.state(key, value) values ('x', '1')",
         "drop table probing.verdict",

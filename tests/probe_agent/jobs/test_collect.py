@@ -27,6 +27,7 @@ from probing_cluster.probe_agent.jobs import (
     jobs,
     log_parts,
     page_directories,
+    user_turns,
 )
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
@@ -676,7 +677,7 @@ def test_readers_that_other_users_keep_stuck_cost_nobody_anything(
     (tmp_path / "slurm-7.out").write_text(
         "RuntimeError: CUDA error: an illegal memory access was encountered\n"
     )
-    stuck = tuple(f"collect {54321 + u} {n}" for u in range(n_users) for n in range(collect.MAX_STUCK))
+    stuck = tuple(f"collect {54321 + u} {n}" for u in range(n_users) for n in range(user_turns.MAX_STUCK))
     monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
     asyncio.run(collector.collect(job(stdout=str(tmp_path / "slurm-7.out"))))
     assert events(queue)
@@ -744,9 +745,14 @@ def test_of_a_job_whose_readers_do_not_answer_few_files_are_tried(
     ],
 )
 def test_a_reader_that_failed_is_not_one_that_did_not_answer(
-    collector: Any, queue: spool.Spool, monkeypatch: pytest.MonkeyPatch, program: str, in_state: str
+    collector: Any,
+    queue: spool.Spool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    program: str,
+    in_state: str,
 ) -> None:
-    """It costs no deadline: the job's other files are tried, and the owner is not told of a file that hangs."""
+    """It costs no deadline: the job's other files are tried. The reason is one line in the agent's log."""
     real = children.Children.run
 
     async def run(self: children.Children, key: str, _: Any, **named: Any) -> Any:
@@ -757,6 +763,8 @@ def test_a_reader_that_failed_is_not_one_that_did_not_answer(
     logs = [log for log in shown(queue) if log["stream"] == "output"]
     assert [log["why"] for log in logs] == ["its reader failed"] * 4
     assert in_state in (collector._watch.of("collect").error or "")
+    (line,) = [r.getMessage() for r in caplog.records if "its reader failed" in r.getMessage()]
+    assert in_state in line
 
 
 STARTED = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
