@@ -251,11 +251,12 @@ def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
         ({}, {}, None, True),
         ({"node": "n3"}, {}, None, False),
         ({"at_s": 76}, {}, None, False),
+        ({"at_s": 1}, {}, None, True),
         ({"at_s": 76}, {"restart_count": 1}, 1, True),
         ({}, {"restart_count": 1}, 0, False),
         ({"node": "n3"}, {"restart_count": 1}, None, False),
     ],
-    ids=["its own", "another node", "after its end", "named as its own", "the next start", "no count in accounting"],
+    ids=["its own", "another node", "after its end", "as it ended", "named as its own", "the next start", "no count in accounting"],
 )  # fmt: skip
 def test_ranks_of_the_jobs_next_start_are_no_evidence_of_this_one(
     make: Any, place: dict[str, Any], detail: dict[str, Any], restart_count: int | None, own: bool
