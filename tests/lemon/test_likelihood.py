@@ -94,6 +94,21 @@ def test_the_time_within_an_episode_does_not_show_that_nothing_failed() -> None:
     assert got.after[own, :3] == pytest.approx([2.0, 4.0, 6.0])
 
 
+def test_of_an_episode_in_a_crowd_only_its_share_is_left_out() -> None:
+    """Five nodes fail for 1.5 days by one cause at one time: their surplus over the fleet's usual rate explains the rest."""
+    node, age = np.repeat(np.arange(5), 2), np.tile([9.0, 7.5], 5)
+    rows = np.zeros(10, np.int64)
+    named = episodes.merged(
+        episodes.Failures(node=node, age_days=age, weight=rows + 0.99, part=rows - 1, cause=rows)
+    )
+    daily = np.full((NODES, 28), 0.5)
+    used = likelihood.Exposure(days=daily.sum(axis=1), span_days=28.0, daily_days=daily)
+    got = likelihood.NodeRows.of(used, named, Gangs.of([], None), None)
+    surplus = 5.0 / (5 * 5 / 28 + 1.0)
+    assert got.surplus[0] == pytest.approx(surplus)
+    assert got.countable[0] == pytest.approx(14.0 - 0.75 / surplus)
+
+
 def test_a_node_is_compared_with_the_others() -> None:
     """One of its five episodes counts towards the rate it is compared with; a node of one has nothing left out."""
     named = failures(*((7, 3.0 + 4 * i, 3) for i in range(5)), (20, 5.0, 3))

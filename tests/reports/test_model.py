@@ -270,6 +270,18 @@ def test_nobody_is_sent_to_an_empty_log(
     assert build(found).advice[0].startswith(words)
 
 
+def test_a_partly_read_log_is_no_doubt_about_an_error_that_it_showed(story: rows.ReportRows) -> None:
+    """The verdict rests on a line of what was read: the step is as it would be for a whole log."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    note = log_parts.words([log_parts.LogPart(40, b"x" * 60)], 100)
+    log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o", tail=("bye",), note=note)  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    assert verdict.evidence
+    assert build(found).advice[0] == "Look at the program's own output."
+
+
 def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.ReportRows) -> None:
     """timeout(1) ended the command: what to do about it is known without a word of the program."""
     _, first = story.attempts
@@ -283,7 +295,9 @@ def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.Re
     assert taxonomy.cause("user_error").next_step.startswith(advice._LOOK_AT_OUTPUT)
 
 
-@pytest.mark.parametrize(("code", "signal", "hung_up"), [(1, 0, True), (3, 0, False), (0, 9, False)])
+@pytest.mark.parametrize(
+    ("code", "signal", "hung_up"), [(1, 0, True), (3, 0, False), (0, 9, False), (1, 9, False)]
+)
 def test_an_empty_log_and_code_1_may_be_a_hang_up(
     story: rows.ReportRows, code: int, signal: int, hung_up: bool
 ) -> None:

@@ -682,7 +682,17 @@ def test_a_report_from_before_its_log_was_read_says_so(story: rows.ReportRows) -
     log = rows.JobLog(node="n1", at=first.start_at, path="/w/out", tail=("x",))
     read = dataclasses.replace(early, logs=(log,))
     other = dataclasses.replace(early, unread=(first.start_at - timedelta(hours=1),))
-    for found, minutes in ((early, 6), (read, 1), (dataclasses.replace(early, unread=()), 1), (other, 1)):
+    done = dataclasses.replace(first, state="COMPLETED", exit_code=0)
+    ended = dataclasses.replace(early, attempts=(done,), verdicts=())
+    part = dataclasses.replace(early, attempts=(dataclasses.replace(first, het_job_id=4242, het_offset=1),))
+    for found, minutes in (
+        (early, 6),
+        (read, 1),
+        (dataclasses.replace(early, unread=()), 1),
+        (other, 1),
+        (ended, 1),
+        (part, 1),
+    ):
         assert "so far" not in at(found, minutes)
         assert "not read yet" not in at(found, minutes)
 

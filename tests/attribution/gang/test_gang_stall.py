@@ -282,6 +282,23 @@ def test_who_waited_and_is_gone_does_not_wait_now() -> None:
     )
 
 
+def test_who_gave_up_and_lives_does_not_wait_now() -> None:
+    """Rank 0 got an exception from its collective and handles it; its call still shows for whom it waited."""
+    gave_up = dataclasses.replace(call(8, left=True), raised=True, waited_s=30.0)
+    ranks = [
+        rank(0, DONE, gave_up),
+        rank(1, DONE, call(8)),
+        rank(2, DONE, stack=LOOP),
+        rank(3, DONE, call(8)),
+    ]
+    found = stall.judge(ranks, world_size=4)
+    assert found.ranks == (2,)
+    assert found.proof[:2] == (
+        "ranks 1,3 wait in all_reduce at group 0 #8",
+        "rank 0 waited in all_reduce at group 0 #8, and no longer does",
+    )
+
+
 def test_who_left_because_a_collective_failed_is_a_victim() -> None:
     """Rank 2 was killed; the others got an exception and ended in order, or were ended."""
     failed = dataclasses.replace(call(8, left=True), raised=True)

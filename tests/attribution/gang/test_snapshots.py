@@ -102,6 +102,24 @@ def test_a_stall_that_ended_is_not_why_a_job_died(make: Any) -> None:
     assert found.onset_at == dead.at
 
 
+def test_a_death_shows_too_how_far_its_rank_had_come(make: Any) -> None:
+    """The agent of a killed rank reports no last step of it besides."""
+    gone = {"rank": 2, "steps": 508, "phase": "training", "step_id": 0, "world_size": 4}
+    dead = make.finding("rank_dead", 1, node="n2", pid=102, source="probe", detail=gone)
+    found = snapshots.gang([*stopped_and_continued(make)[:4], dead], end_at=make.end)
+    assert found is not None
+    assert found.onset_at == dead.at
+
+
+def test_a_gang_that_goes_on_after_a_stall_is_not_judged(make: Any) -> None:
+    """Somebody asked for its stacks again; that alone is no sign of trouble."""
+    later = [entry(0, steps=90), entry(1, steps=90)]
+    assert (
+        snapshots.gang([*stopped_and_continued(make)[:4], snapshot(make, "n1", *later, before_end_s=30)])
+        is None
+    )
+
+
 @pytest.mark.parametrize(
     ("trained", "before_end_s", "over"),
     [(1, 1.0, False), (2, 50.0, True), (50, 1.0, True)],
@@ -114,6 +132,19 @@ def test_steps_of_ranks_that_are_woken_to_be_ended_do_not_end_a_stall(
     found = snapshots.gang(stopped_and_continued(make, trained, before_end_s), end_at=make.end)
     assert (found is None) is over
     assert found is None or snapshots.judge(found, {}).kind == "rank_stopped"
+
+
+@pytest.mark.parametrize(("age_s", "over"), [(3.0, False), (45.0, True)], ids=["as it was ended", "before"])
+def test_a_step_counts_when_it_was_made_and_not_when_it_was_reported(
+    make: Any, age_s: float, over: bool
+) -> None:
+    """The pages are read as the job ends; the step that they show may be from long before Slurm woke the rank."""
+    shown = [snapshot(make, "n1", entry(0), entry(1)), snapshot(make, "n2", lost(2, state="T"), entry(3))]
+    later = [entry(0, steps=9, step_age_s=age_s), entry(1, steps=9, step_age_s=age_s)]
+    left = snapshot(make, "n1", *later, before_end_s=4)
+    found = snapshots.gang([*shown, left], end_at=make.end)
+    assert found is not None
+    assert (snapshots.judge(found, {}).kind != "rank_stopped") is over
 
 
 def test_a_gang_without_steps_went_on_by_its_collectives(make: Any) -> None:
@@ -220,11 +251,12 @@ def test_pages_of_an_earlier_step_are_not_the_gang(make: Any) -> None:
         ({}, {}, None, True),
         ({"node": "n3"}, {}, None, False),
         ({"at_s": 76}, {}, None, False),
+        ({"at_s": 1}, {}, None, True),
         ({"at_s": 76}, {"restart_count": 1}, 1, True),
         ({}, {"restart_count": 1}, 0, False),
         ({"node": "n3"}, {"restart_count": 1}, None, False),
     ],
-    ids=["its own", "another node", "after its end", "named as its own", "the next start", "no count in accounting"],
+    ids=["its own", "another node", "after its end", "as it ended", "named as its own", "the next start", "no count in accounting"],
 )  # fmt: skip
 def test_ranks_of_the_jobs_next_start_are_no_evidence_of_this_one(
     make: Any, place: dict[str, Any], detail: dict[str, Any], restart_count: int | None, own: bool

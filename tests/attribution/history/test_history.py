@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -365,6 +367,45 @@ def test_a_month_that_was_written_is_put_into_its_place_after_a_crash(
     assert ["n9"] in of.values()
 
 
+def test_the_next_export_puts_into_its_place_what_a_crash_left(year, tmp_path, monkeypatch):
+    """Also where it writes another month meanwhile: only one month can be under way."""
+    replace = history._replace
+
+    def dies(fresh, path):
+        if path.name == "part.parquet":
+            raise KeyboardInterrupt
+        replace(fresh, path)
+
+    monkeypatch.setattr(history, "_replace", dies)
+    with pytest.raises(KeyboardInterrupt):
+        history.export(year, tmp_path, before=FEBRUARY, since=SINCE)
+    monkeypatch.setattr(history, "_replace", replace)
+    done = history.export(year, tmp_path, before=MARCH, since=SINCE)
+    assert (done.months, done.placing) == (("2026-01", "2026-02"), "")
+    assert sources.ParquetSource(tmp_path).events(SINCE, MARCH).num_rows == 4
+
+
+def test_what_was_stored_while_a_month_was_exported_comes_from_postgres(year, make, tmp_path, postgres_url):
+    """Its transaction began before the export and was not visible to it."""
+    history.export(year, tmp_path, before=MARCH, since=SINCE, at=SetClock(MARCH + timedelta(days=2)))
+    late = make.xid(48, 2, at=FEBRUARY - timedelta(days=3))
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[late])
+    with year.engine.begin() as connection:
+        at = {"at": MARCH + timedelta(days=2) - history.OVERLAP / 2}
+        connection.execute(sa.text("UPDATE probing.event_key SET received_at = :at"), at)
+    alone, joined = sources.PostgresSource(year.connection_uri()), history.of(year)
+    assert plain(joined.events(SINCE, UNTIL)) == plain(alone.events(SINCE, UNTIL))
+
+
+def test_rows_are_numbered_in_order_of_time_over_the_years():
+    """Each month has numbers of its own, in the 40 bits that bulk keeps."""
+    months = ["2000-01", "2025-12", "2026-01", "2026-12", "2027-01", "2099-12"]
+    numbers = [history._numbers(month, 2).to_pylist() for month in months]
+    assert [n for some in numbers for n in some] == sorted({n for some in numbers for n in some})
+    assert numbers[0][0] == 0
+    assert numbers[-1][-1] < 1 << 40
+
+
 @pytest.mark.parametrize("kind", ["attempts", "attempt_nodes", "events"])
 @pytest.mark.parametrize("damage", ["empty", "cut", "gone"])
 def test_a_month_whose_file_was_lost_is_written_again_before_it_is_dropped(year, tmp_path, kind, damage):
@@ -416,6 +457,22 @@ def test_a_part_is_on_the_disk_before_the_manifest_names_it(year, tmp_path, monk
         *["part.parquet"] * 3,
         "manifest.json",
     ]
+
+
+@pytest.mark.parametrize(("number", "goes_on"), [(errno.EINVAL, True), (errno.EIO, False)])
+def test_a_file_system_that_syncs_no_folders_is_no_obstacle(year, tmp_path, monkeypatch, number, goes_on):
+    """Any other error of the disk is one."""
+    fsync = os.fsync
+
+    def refused(opened):
+        if Path(f"/proc/self/fd/{opened}").is_dir():
+            raise OSError(number, os.strerror(number))
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    with contextlib.nullcontext() if goes_on else pytest.raises(OSError, match=os.strerror(number)):
+        history.export(year, tmp_path, before=FEBRUARY, since=SINCE)
+    assert (history.read_manifest(tmp_path).months == ("2026-01",)) is goes_on
 
 
 def moved(store, event_id, by_s):
@@ -471,6 +528,25 @@ def test_the_months_that_a_corrected_event_left_and_came_to_are_written_again(co
         connection.execute(sa.text("DELETE FROM probing.health_event WHERE at < '2026-03-01'"))
     assert plain(sources.ParquetSource(tmp_path).events(SINCE, MARCH)) == plain(before)
     assert plain(history.of(year).events(SINCE, MARCH)) == plain(before)
+
+
+@pytest.mark.parametrize(
+    ("at", "by_s"), [(FEBRUARY + timedelta(minutes=30), 3600), (FEBRUARY - timedelta(minutes=30), -3600)]
+)
+def test_a_correction_under_way_while_its_month_was_exported_counts(
+    year, make, tmp_path, postgres_url, at, by_s
+):
+    """Of a clock ahead, and of one behind: the month that the event left must be written again, too."""
+    event = make.xid(79, 3, at=at)
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[event])
+    exported_at = MARCH + timedelta(days=2)
+    history.export(year, tmp_path, before=MARCH, since=SINCE, at=SetClock(exported_at))
+    moved(year, event.event_id, by_s)
+    with year.engine.begin() as connection:
+        query = "UPDATE probing.event_key SET received_at = CASE WHEN ahead_s <> 0 THEN :at ELSE at END"
+        connection.execute(sa.text(query), {"at": exported_at - history.OVERLAP / 2})
+    months = ["2026-01", "2026-02"]
+    assert history.incomplete(year, tmp_path, months) == months
 
 
 def test_figures_read_both(year, tmp_path):

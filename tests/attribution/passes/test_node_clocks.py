@@ -271,7 +271,8 @@ def test_around_the_bounds_the_nearer_reading_counts(
 ):
     """The clock was 400 s ahead, and was set right after the last heartbeat that showed it: of what is stored then, either may hold."""
     here = Site(store, postgres_url, 400.0)
-    event = make.xid(31, at=here.now + timedelta(seconds=ahead_s))
+    at = here.now + timedelta(seconds=ahead_s)
+    event = make.xid(31, at=at, last_at=at + timedelta(seconds=1))
     here.deliver(event)
     here.ahead = timedelta()
     here.beat("n2")
@@ -287,6 +288,7 @@ def test_around_the_bounds_the_nearer_reading_counts(
     (found,) = store.events_by_id([event.event_id])
     assert (event.at - ahead - found.at).total_seconds() == pytest.approx(0, abs=2)
     assert (event.observed_at - ahead - found.observed_at).total_seconds() == pytest.approx(0, abs=2)
+    assert (event.last_at - ahead - found.last_at).total_seconds() == pytest.approx(0, abs=2)
 
 
 def test_a_corrected_event_moves_to_the_month_in_which_it_happened(store, postgres_url, make):
@@ -300,12 +302,18 @@ def test_a_corrected_event_moves_to_the_month_in_which_it_happened(store, postgr
         connection.execute("SELECT probing.make_month(%s)", [stored_at.date()])
         connection.execute("UPDATE probing.event_key SET received_at = %s", [stored_at])
         connection.execute("UPDATE probing.node_clock SET from_at = %s, to_at = %s", [stored_at, stored_at])
+        connection.execute("DELETE FROM probing.arrival")
     assert node_clocks.correct(store) == 1
     with psycopg.connect(postgres_url) as connection:
-        ((at, key_at, node_at, partition),) = connection.execute(
-            "SELECT e.at, k.at, k.at + make_interval(secs => k.ahead_s), e.tableoid::regclass::text"
+        ((at, key_at, node_at, partition, is_new),) = connection.execute(
+            "SELECT e.at, k.at, k.at + make_interval(secs => k.ahead_s), e.tableoid::regclass::text, k.received_at > now() - interval '1 minute'"
             " FROM probing.event_key k JOIN probing.health_event e USING (event_id)"
         ).fetchall()
+        noted = {
+            row[0] for row in connection.execute("SELECT first_at FROM probing.arrival WHERE node = 'n2'")
+        }
+    assert is_new, "who read it before reads it again"
+    assert {at, node_at} <= noted, "verdicts of both times are given again"
     assert at == key_at
     assert (stored_at - at).total_seconds() == pytest.approx(0, abs=2)
     assert node_at == event.at
@@ -462,6 +470,52 @@ def test_half_of_the_agents_may_be_wrong_more_may_not(store, postgres_url, n_ahe
     for i in range(1, 9):
         here.beat(f"n{i}")
     assert len(node_clocks.read(store, "c").spans) == n_moved
+
+
+@pytest.mark.parametrize(("after_s", "offset_s", "n_alike"), [(20, 95.0, 2), (20, 205.0, 1), (900, 85.0, 1)])
+def test_clocks_are_off_alike_if_they_are_so_by_about_as_much_and_at_one_time(after_s, offset_s, n_alike):
+    """Agents send their heartbeats one after the other; and 85 and 95 seconds are not the same number of minutes."""
+    rows = [
+        {"node": node, "from_at": at, "to_at": at + timedelta(minutes=5), "offset_s": seconds}
+        for node, at, seconds in (("n1", NOON, 85.0), ("n2", NOON + timedelta(seconds=after_s), offset_s))
+    ]
+    assert node_clocks._n_alike(rows) == [n_alike, n_alike]
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_a_heartbeat_is_corrected_by_the_clock_that_made_it(is_current):
+    """A clock that was off and was set right makes right heartbeats."""
+    ahead = timedelta(seconds=400)
+    span = node_clocks.ClockSpan(NOON, NOON + timedelta(minutes=5), ahead, is_current)
+    beat = records.AgentHeartbeat(cluster="c", node="n2", at=NOON + timedelta(hours=1))
+    found = node_clocks.NodeClocks({"n2": [span]}).heartbeat(beat)
+    assert beat.at - found.at == (ahead if is_current else timedelta())
+
+
+@pytest.mark.parametrize(
+    ("stored_s", "until_s"), [(1200, 0), (40, 30)], ids=["clock known only now", "span extended meanwhile"]
+)
+def test_what_the_last_correction_could_not_know_is_corrected_by_the_next(
+    store, postgres_url, make, stored_s, until_s
+):
+    """A clock counts as behind only after a minute; and a heartbeat under way may have extended its span."""
+    here = Site(store, postgres_url, 400.0)
+    event = make.xid(31, at=here.now + timedelta(seconds=400 - stored_s))
+    here.deliver(event)
+    store.correct_times("c", [("n9", here.now, here.now, 400.0)])
+    with psycopg.connect(postgres_url) as connection:
+        ago = "now() - make_interval(secs => %s)"
+        connection.execute(f"UPDATE probing.event_key SET received_at = {ago}", [stored_s])
+        connection.execute(f"UPDATE probing.node_clock SET to_at = {ago}", [until_s])
+    assert node_clocks.correct(store) == 1
+
+
+@pytest.mark.parametrize(("waited_h", "n_corrected"), [(3, 1), (30, 0)])
+def test_an_event_that_waited_for_hours_is_corrected(store, postgres_url, make, waited_h, n_corrected):
+    """After more than a day nobody knows which clock dated it."""
+    here = Site(store, postgres_url, 400.0)
+    here.deliver(make.xid(31, at=here.now + timedelta(seconds=400) - timedelta(hours=waited_h)))
+    assert node_clocks.correct(store) == n_corrected
 
 
 @pytest.mark.parametrize(

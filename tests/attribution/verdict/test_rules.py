@@ -223,6 +223,12 @@ def test_a_dead_rank_that_slurm_says_was_killed(make):
     assert "killed (SIGKILL)" in verdict.summary
     assert verdict.summary.endswith(f"its log says: {line}.")
     assert srun.event_id in verdict.evidence
+    other = make.finding(
+        "oom_kill_suspected", 2, message="srun: error: n1: task 0: Killed", detail={"rank": 0, "tasks": "0", "host": "n1"}
+    )  # fmt: skip
+    both = make.judge(*found, other, srun, peer)
+    assert both.summary == verdict.summary
+    assert other.event_id not in both.evidence
     segfault = make.finding("segfault", message="srun: error: n2: task 1: Segmentation fault", detail=detail)
     assert "was ended by a signal" in make.judge(*found, segfault, peer).summary
 
@@ -442,6 +448,37 @@ def test_a_link_for_which_we_requeued_a_hanging_job_does_not_clear_its_program(m
         assert not any(line.startswith("user program") for line in v.ruled_out)
 
 
+def test_a_hang_that_nobody_is_named_for_does_not_clear_the_program_either(make):
+    """The ranks' stacks are missing: what they waited for before the link failed may be their program. The step is the link's."""
+    began = make.end - timedelta(minutes=15)
+    stall = make.finding("rank_stall", 14.5 * 60, node="n1", source="probe", measured=30.0)
+    down = make.event(kind="ib_link", code="port_down", device="mlx5_3", source="sysfs", at=began + timedelta(minutes=5))  # fmt: skip
+    requeue = make.action("requeue", -1, job_id=4242, event_ids=(down.event_id,))
+    ended = make.attempt(state="REQUEUED", exit_code=0, start_at=make.end - timedelta(hours=1))
+    v = make.judge(stall, down, attempt=ended, last_progress_at=began, actions=(requeue,))
+    assert v.cause == "ib_link"
+    assert not any("user program" in line for line in v.ruled_out)
+    assert v.next_step.startswith("Check cable, optics and switch port of mlx5_3")
+
+
+def test_a_gpu_may_be_found_lost_minutes_into_a_hang(make):
+    """Only links are found down within seconds: the driver reports a GPU after its own timeouts."""
+    began = make.end - timedelta(minutes=15)
+    stall = make.finding("rank_stall", 14.5 * 60, node="n1", source="probe", measured=30.0)
+    ended = make.attempt(state="TIMEOUT", exit_code=0, start_at=make.end - timedelta(hours=1))
+    for after_s, confidence in ((120, records.Confidence.LIKELY), (400, records.Confidence.POSSIBLE)):
+        v = make.judge(stall, make.xid(79, 3, 15 * 60 - after_s), attempt=ended, last_progress_at=began)
+        assert (v.cause, v.confidence) == ("gpu_lost", confidence)
+
+
+def test_a_gang_that_stalled_again_hangs_since_its_last_progress(make):
+    """It went on after the first stall, and not after the second."""
+    first, second = stalled(make, 25), stalled(make, 15)
+    ended = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip
+    v = make.judge(first, second, attempt=ended, last_progress_at=make.end - timedelta(minutes=15))
+    assert v.summary.startswith("Hung since 14:05:36Z, 15 min before the end")
+
+
 def gone_after(make, after_s, source="mount", device="/scratch"):
     """A mount that its node's agent, or a check, found gone after the job's end."""
     kind, code = ("mount", "missing") if source == "mount" else ("check", "mount_present")
@@ -549,6 +586,7 @@ def test_a_neighbour_that_began_just_before_the_end_does_not_take_what_came_afte
         ({"exit_code": 0, "exit_signal": 9}, "rank_killed"),
         ({"exit_code": 143}, "rank_killed"),
         ({"exit_code": 0, "exit_signal": 15}, "rank_killed"),
+        ({"exit_code": 0, "exit_signal": 2}, "rank_killed"),
         ({"exit_code": 139}, "user_error"),
         ({"exit_code": 134}, "user_error"),
         ({"exit_code": 1}, "user_error"),

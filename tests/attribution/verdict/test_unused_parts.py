@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from probing_cluster.attribution.verdict import view_builder
+from probing_cluster.attribution.verdict.rules import filesystem
 from probing_cluster.core import records
 
 SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
@@ -67,6 +69,35 @@ def test_a_job_that_exits_by_itself_did_not_wait_for_a_mount_that_hangs(make, ov
     assert v.cause == "filesystem_mount"
     assert (v.confidence in SURE) is sure
     assert any(s.startswith("user program") for s in v.ruled_out) is sure
+
+
+def test_an_exit_code_is_no_proof_against_a_mount_where_nobody_read_the_log(make):
+    """It may hold the I/O errors of the mount."""
+    assert make.judge(*hangs(make), attempt=one_node(make)).confidence not in SURE
+    assert make.judge(*hangs(make), attempt=one_node(make), watched={}).confidence in SURE
+
+
+def test_only_a_hard_mounts_silence_weighs_less_beside_an_exit_code(make):
+    """Calls on a soft mount fail, so the program may have ended by them."""
+    weights = {}
+    for how in ("still trying", "timed out"):
+        silent = make.event(
+            15, kind="nfs", code="not_responding", device="fs1", message=f"nfs: server fs1 not responding, {how}"
+        )  # fmt: skip
+        view = view_builder.build(make.case(silent, attempt=one_node(make)))
+        assert view is not None
+        (weights[how],) = (claim.weight for claim in filesystem.rule(view))
+    assert weights["still trying"] < weights["timed out"]
+
+
+def test_a_mount_for_which_we_requeued_the_job_is_why_it_ended(make):
+    """Also where the job's errors name files elsewhere: the requeue ended it, and not they."""
+    mount, *others = hangs(make)
+    requeue = make.action("requeue", -1, job_id=4242, event_ids=(mount.event_id,))
+    ended = one_node(make, state="REQUEUED", exit_code=0)
+    v = make.judge(mount, *others, io_error(make, "/data/x"), attempt=ended, actions=(requeue,))
+    assert v.cause == "filesystem_mount"
+    assert v.confidence in SURE
 
 
 def test_a_mount_that_is_gone_ends_a_silent_job_as_before(make):
@@ -157,7 +188,36 @@ def test_a_link_is_not_ruled_out_beside_an_error_of_the_network(make, message, r
     assert any("has no peers" in s for s in v.ruled_out) is ruled_out
 
 
-@pytest.mark.parametrize(("n_gpus", "cause"), [(0, "user_error"), (8, "gpu_memory_uncorrectable")])
+def test_a_link_that_was_down_all_the_time_needs_no_mention(make):
+    """Only one that failed while the job ran might be taken for its end."""
+    down, _ = link_down(make, 3600)
+    v = make.judge(attempt=one_node(make), active_faults=(down,))
+    assert v.cause == "user_error"
+    assert not any("mlx5_3" in s for s in v.ruled_out)
+
+
+def test_a_link_among_the_rivals_is_not_called_unused(make):
+    """The job's I/O error makes it possible, beside a certain loss of a GPU."""
+    attempt = one_node(make, n_gpus=8, gpus=make.gpus("n2"))
+    v = make.judge(*link_down(make), io_error(make, "/lustre/x"), make.xid(79, 3, 10), attempt=attempt)
+    assert v.cause == "gpu_lost"
+    assert any(s.startswith("less likely: ib link on n2") for s in v.ruled_out)
+    assert not any("no peers" in s for s in v.ruled_out)
+
+
+def test_a_lost_peer_may_be_a_link_of_a_node_that_nobody_watched(make):
+    """A watched job of one node has neither a peer nor, by its agent, a link that failed."""
+    message = "NET/IB : Got completion from peer"
+    nccl = make.finding("net_ib_completion_error", node="n2", message=message, detail={"first_cause": True})
+    attempt = one_node(make, n_gpus=8)
+    assert make.judge(nccl, attempt=attempt).cause == "unknown"
+    assert make.judge(nccl, attempt=attempt, watched={}).cause == "ib_link"
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "cause"),
+    [(0, "user_error"), (8, "gpu_memory_uncorrectable"), (None, "gpu_memory_uncorrectable")],
+)
 def test_the_text_of_a_job_without_gpus_accuses_no_gpu(make, n_gpus, cause):
     """It can print anything, and no GPU was its own."""
     ecc = make.finding(

@@ -203,6 +203,15 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     assert "never started" in str(answer(service, carol, ASK | {"job": job})["message"])
 
 
+def test_a_job_that_never_started_and_that_slurm_still_has_never_started(service: context.Context) -> None:
+    """Slurm keeps an ended job for some minutes; what accounting has of it says more."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row_never_started(15)]
+    service.run_slurm.waiting = "CANCELLED|alice|lab|None\n"
+    accounting.run(service)
+    assert "never started" in str(answer(service, ALICE, ASK | {"job": "15"})["message"])
+
+
 @pytest.mark.parametrize(
     ("service", "caller", "may"),
     [

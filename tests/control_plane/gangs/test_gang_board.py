@@ -191,6 +191,11 @@ def test_nodes_are_asked_once_however_often_a_user_asks(stuck: context.Context) 
         answer(stuck, ALICE, op="stacks", fresh=True)
     calls = delivery.Delivery(stuck.store.connection_uri(), "c", "n2").deliver(events=[])
     assert [(r.verb, r.job_id) for r in calls.requests] == [("collect", 7)]
+    requests = stuck.memory(report_door.CallersRequests)
+    requests.stacks = {job: s - gang_board.ASK_TTL_S for job, s in requests.stacks.items()}
+    answer(stuck, ALICE, op="stacks", fresh=True)
+    calls = delivery.Delivery(stuck.store.connection_uri(), "c", "n2").deliver(events=[])
+    assert len(calls.requests) == 2, "half a minute later they are asked again"
     stuck.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", end=True)])
     gang = gang_board.find(stuck.store, "c", job_ref.parse("7"), fakes.NOW)
     assert gang_board.ask(stuck.store, gang) == 0

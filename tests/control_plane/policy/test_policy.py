@@ -519,6 +519,18 @@ def test_a_fault_that_came_again_is_decided_again_though_the_one_before_it_is_fr
     assert [(d.held, d.event_ids) for d in made if d.action == "drain"] == [("denied", (again.event_id,))]
 
 
+@pytest.mark.parametrize(("before_s", "acts_too"), [(8, True), (12, False)])
+def test_a_report_from_just_before_the_fault_began_is_of_the_same_fault(
+    before_s: float, acts_too: bool
+) -> None:
+    """Two sources report it seconds apart, and the heartbeat may have begun it with the later."""
+    hung = {"kind": "mount", "code": "hanging", "device": "/scratch", "gpu_uuid": None, "source": "mount"}
+    first = event(1, at=ago(40 + before_s), observed_at=ago(40 + before_s), **hung)
+    later = event(2, at=ago(40), observed_at=ago(40), **hung)
+    picture = fleet_view(events=(first,), heartbeats={"n2": beat("n2", later)}, jobs=())
+    assert bool(acts(picture)) is acts_too
+
+
 @pytest.mark.parametrize(("age_s", "expected"), [(10, []), (31, ["drain"])])
 def test_a_failed_command_is_repeated_but_not_at_once(age_s: float, expected: list[str]) -> None:
     """Slurm refusing a drain does not make us hammer it."""

@@ -211,6 +211,16 @@ def test_a_start_is_no_sign_of_life_where_no_agent_beats(
     assert unjudged.attempts(store) == attempts[:1]
 
 
+def test_a_test_of_a_node_is_no_sign_of_life_where_no_agent_beats(
+    store: store_module.Store, make_attempt: Make, make_verdict: Make, make_event: Make
+) -> None:
+    """It is an event, and no line of the node's log: it does not show that the node lived for the day before it."""
+    attempts = _judged_days_ago(store, make_attempt, make_verdict, 0, 2, 60)
+    at = attempts[0].end_at + timedelta(hours=20)
+    bulk.load_events(store.url, [make_event(node="n1", at=at, source="diagnostics")])
+    assert attempts[0] not in unjudged.attempts(store)
+
+
 def test_an_event_of_no_node_is_no_late_evidence(
     store: store_module.Store, judged: Callable[[], records.JobAttempt], make_event: Make
 ) -> None:

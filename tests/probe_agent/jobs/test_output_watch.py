@@ -118,7 +118,9 @@ def test_many_jobs_of_one_user_hide_no_output_of_another(
             return {"refused": collect.NO_ANSWER} if silent and job.uid == 1000 else {}
 
     watch = output_watch.OutputWatch(book, Collector(), now)  # type: ignore[arg-type]
-    for _ in range(3):
+    asyncio.run(watch.look())
+    assert len(looked_at) == 2
+    for _ in range(2):
         asyncio.run(watch.look())
     assert looked_at.count(6) == 1
     assert len(set(looked_at)) == (4 if silent else 6)
@@ -126,3 +128,23 @@ def test_many_jobs_of_one_user_hide_no_output_of_another(
     for _ in range(3):
         asyncio.run(watch.look())
     assert looked_at.count(6) == 2
+
+
+def test_a_job_that_began_by_a_clock_ahead_is_due_at_once() -> None:
+    """The node's clock was set back since: by it, the job begins in an hour."""
+    book, now = jobs.JobBook("b"), SetClock(START)
+    book.start(jobs.NodeJob(job_id=1, started_at=START + timedelta(hours=1), uid=1000))
+    looked_at: list[int] = []
+
+    class Collector:
+        sizes = output_growth.OutputSizes()
+
+        def outputs(self, _job: jobs.NodeJob) -> list[str]:
+            return ["/out"]
+
+        async def ask(self, job: jobs.NodeJob, _request: dict[str, Any]) -> dict[str, Any]:
+            looked_at.append(job.job_id)
+            return {}
+
+    asyncio.run(output_watch.OutputWatch(book, Collector(), now).look())  # type: ignore[arg-type]
+    assert looked_at == [1]

@@ -116,6 +116,8 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "Failures over time are not known: no GPU hours are on record."),
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [], "n_attempts_without_gpus": 1},
          "No GPU hours are known to be lost to infrastructure. Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded: it is not counted here."),
+        ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 2.0, "sizes": [], "n_attempts_without_gpus": 1},
+         "Jobs that infrastructure ended lost 0 GPU hours, and 2 by jobs preempted for their return (of each at most its last 30 minutes, and the time it hung). Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded: it is not counted here."),
         ("run-ettr", {"ettr": None, "n_runs": 1, "n_with_gpus": 0, "n_unknown_gpus": 1, "measured_frac": None},
          "ETTR is not known: the GPUs of 1 run with an account are not recorded."),
         ("check-coverage", {"causes": [{"n_attempts": 1, "n_by_check": 0}], "good_with_failed_check_frac": 0.0, "checks": []},
