@@ -36,7 +36,7 @@ _WORD = re.compile(
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
     rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
     r"|(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused): (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
-    rf"|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
+    rf"|\[file \S{{1,200}}, line \d{{1,7}}\]: {{1,8}}[A-Z]|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
     r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
@@ -83,7 +83,7 @@ _ROW = re.compile(
 )
 """A row of a table of two columns or more; the boxes that codes draw around an error have one. Of counters: a name and its numbers."""
 _STACK = re.compile(
-    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
+    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d{1,7}(?!\d|\]: ))|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
     re.IGNORECASE,
 )
 """Frames of a stack and their headings."""

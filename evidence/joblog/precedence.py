@@ -220,6 +220,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return False
     if best.role is LineRole.EXIT and best.kind in grammar.SIGNAL_DEATH_KINDS and _only_passes_on(new):
         return False
+    if best.message.startswith("Error in rule ") and new.message.startswith("WorkflowError:"):
+        return False  # Snakemake's sum of its rules' errors
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
     if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
         return False

@@ -214,6 +214,11 @@ def _is_numbered(text: str, before: Reversible[str]) -> bool:
     return [(m["margin"], int(m["n"])) for m in above if m] == wanted
 
 
+_WIDE_ROW = re.compile(r"\S[^|]{8,400}\s{8}\d{1,9}$")
+_ROW_OF_COUNTS = re.compile(r"\S[^|]{8,400}\s{3}\d{1,9}$")
+"""A value and, in a column of its own, how often it came: what pandas prints of `value_counts()`."""
+
+
 def is_shown(text: str, before: Reversible[str]) -> bool:
     """Whether the line explains an error rather than reports one; `before`: the lines above it, oldest first."""
     if _is_numbered(text, before):
@@ -221,6 +226,10 @@ def is_shown(text: str, before: Reversible[str]) -> bool:
     if not any(sign in text for sign in ("  ", "\\", ".*", "`", "**", "_No ")):
         return False
     if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):
+        return True
+    if _WIDE_ROW.match(text) or (
+        _ROW_OF_COUNTS.match(text) and _ROW_OF_COUNTS.match(next(iter(reversed(before)), ""))
+    ):
         return True
     if _COUNTED.match(text) and mention.foreign_words(text) < _SENTENCE_WORDS:
         return True

@@ -200,7 +200,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error)|BTRFS:?(?: error| warning| critical)? \(device {_DEV.replace('device', 'volume')}(?:: state \w+)?\).*(?:bdev .* errs: |IO failure)|EXT[234]-fs warning \(device (?P<disk>[\w.-]+)\): (?:\w{{1,48}}:\d{{1,6}}: )?I/O error"
+            rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error|xfs_log_force: error -\d{{1,3}} returned)|BTRFS:?(?: error| warning| critical)? \(device {_DEV.replace('device', 'volume')}(?:: state \w+)?\).*(?:bdev .* errs: |IO failure)|EXT[234]-fs warning \(device (?P<disk>[\w.-]+)\): (?:\w{{1,48}}:\d{{1,6}}: )?I/O error"
         ),
     ),
     (

@@ -390,3 +390,39 @@ def test_lightnings_exception_for_sigterm_is_no_error_of_the_program() -> None:
     ]
     (found,) = [f for f in reader.read(lines) if f.first_cause]
     assert found.kind in ("process_terminated", "interrupted")
+
+
+def test_a_table_of_counted_messages_reports_none_of_them() -> None:
+    """What pandas prints of old failures."""
+    rows = [
+        "message",
+        "CUDA out of memory                                         11833",
+        "RuntimeError: NCCL error: unhandled system error            2201",
+        "RuntimeError: CUDA error: unspecified launch failure         811",
+        "Segmentation fault (core dumped)                             790",
+        "Name: count, dtype: int64",
+        "done in 14.2 s",
+    ]
+    assert not any(f.first_cause for f in reader.read(rows))
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        (["Error in rule align:", "    jobid: 2", "", "Will exit after finishing currently running jobs (scheduler).", "WorkflowError:", "At least one job did not complete successfully."], 0),
+        (["Will exit after finishing currently running jobs.", "Error in rule align:", "    jobid: 2"], 0),
+        (["----- CABS information -----", "[file orca_main/maininp2.cpp, line 2348]:    The basis set was not assigned - Aborting the run"], 1),
+        (["2020-06-28 13:59:19,123 exception_handler: An unexpected ArgumentTypeError exception occurred: Cannot open 'x': [Errno 2] No such file or directory", "srun: error: n1: task 0: Exited with exit code 2"], 0),
+    ],
+    ids=["a rule failed", "Snakemake was stopped", "ORCA's place in its source", "a handler that prints and leaves"],
+)  # fmt: skip
+def test_which_line_of_a_programs_own_report_is_the_reason(lines: list[str], wanted: int) -> None:
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert found.line - 1 == wanted
+
+
+def test_an_account_that_the_host_does_not_know_is_the_sites() -> None:
+    (found,) = [
+        f for f in reader.read(["srun: error: task 0 launch failed: User not found on host"]) if f.first_cause
+    ]
+    assert (found.kind, found.domains) == ("slurm_launch_failed", ("system_software",))

@@ -176,6 +176,9 @@ _WAIT = re.compile(
 _UNITS_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
 _USUAL_WAIT_MS, _LONGEST_WAIT_MS = 1_800_000, 7_200_000
 """A text may name any time: the job's own words do not decide how far back its node's faults count."""
+_OCCURRED = re.compile(
+    r"(?:.{0,60}[:\s])?(?:[Aa]n? )?(?:unexpected |unhandled |uncaught )(?P<name>[A-Z]\w{1,60}(?:Error|Exception))(?: exception)? (?:has )?(?:occurred|was raised): \S"
+)
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
@@ -229,6 +232,9 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "import_error", record, detail={"undefined_symbol": True})
     if _INTERRUPTED.search(record.text):
         return make(FACTS, "interrupted", record)
+    if found := _OCCURRED.match(record.text):
+        # The program's own handler printed it: it may have gone on.
+        return make(FACTS, "python_exception", record, detail={"exception": found["name"], "handled": True})
     if is_handled(record.text):
         return None
     return _files(record)
@@ -374,7 +380,7 @@ def of_lost_parent(found: JobFinding, code: str) -> JobFinding:
 FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
-        "E   ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
+        "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
         "quota", "disk is full", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
         "PytorchStreamWriter", "inline_container", "heckpoint",

@@ -147,7 +147,7 @@ _MISTAKE = re.compile(
 )
 """Mistakes in the job's own request: files, images, commands, resources."""
 _SITE = re.compile(
-    r"Invalid user id|[Cc]ould not find uid \d|unable to get user name|slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b"
+    r"Invalid user id|(?:User|Group ID) not found on host|[ug]id \d{1,10} not found|[Cc]ould not find uid \d|unable to get user name|slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b"
     r"|\bslurm task_(?:prolog|epilog)\b|TaskProlog failed status|authentication error|\bmunge\b|\bProlog (?:failure|error|failed|hung)\b|Zero Bytes were transmitted|Communication connection failure",
     re.IGNORECASE,
 )

@@ -25,7 +25,7 @@ _HEAD = re.compile(
 )
 """The reason stands on the next line."""
 _INTERRUPTED = re.compile(
-    r"(?:Terminating processes|Cancelling snakemake) on user request\b|Will exit after finishing currently running jobs\b|.{0,90}\bnextflow\.Session - Session aborted -- Cause: SIG(?:INT|TERM)\b"
+    r"(?:Terminating processes|Cancelling snakemake) on user request\b|Will exit after finishing currently running jobs\b(?! \(scheduler\))|.{0,90}\bnextflow\.Session - Session aborted -- Cause: SIG(?:INT|TERM)\b"
 )
 """Somebody stopped the engine; what becomes of its steps is the consequence."""
 _CAUSED = re.compile(r"\s{0,4}Caused by:$")
