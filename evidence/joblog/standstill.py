@@ -349,6 +349,8 @@ class LogSteps:
             at = (at if at <= end + _CLOCKS_DIFFER else at - timedelta(days=1)).astimezone(UTC)
         if not max(start_at, end_at - _NEAR_START) <= at <= end_at + _CLOCKS_DIFFER:
             return None
+        if at - timedelta(seconds=last.gap_s) < start_at - _CLOCKS_DIFFER:
+            return None  # the step before is of an earlier job that wrote into the same file
         return last._replace(at=min(at, end_at))
 
     def standstill(

@@ -175,3 +175,13 @@ def test_without_dated_steps_nothing_shows_that_a_job_went_on(lines: list[str]) 
     part = log_parts.LogPart(0, "".join(f"{line}\n" for line in lines).encode(), is_first=True)
     found = collect_words.read_log([part], span=(start_at, start_at + timedelta(minutes=1)))
     assert vocabulary.LOG_PROGRESS not in {row["kind"] for row in found.findings}
+
+
+def test_a_step_of_an_earlier_job_in_the_same_file_is_no_pace_of_this_one() -> None:
+    """With one step of its own nothing shows how long its steps take."""
+    start_at = datetime(2026, 1, 31, 10, 0, tzinfo=UTC)
+    times = [start_at - timedelta(hours=3), start_at + timedelta(seconds=9)]
+    text = "".join(f"{at.astimezone():%Y-%m-%d %H:%M:%S} epoch {n}\n" for n, at in enumerate(times, 1))
+    part = log_parts.LogPart(0, text.encode(), is_first=True)
+    found = collect_words.read_log([part], span=(start_at, start_at + timedelta(minutes=10)))
+    assert vocabulary.LOG_PROGRESS not in {row["kind"] for row in found.findings}
