@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from probing_cluster.evidence import blocks, utf16
+from probing_cluster.evidence import utf16
 
 MOST_BYTES = 4 * 1024 * 1024
 """Read of one file in all."""
@@ -26,6 +26,8 @@ _MATCHES = 8
 """Matches of _TROUBLE in a block that is part of a failure. The stack of one rank is 3 to 30 kB long and has at least one."""
 _CALM_BLOCKS = 4
 """Consecutive blocks without _TROUBLE that end the search upwards. What a library prints between the stacks of two ranks is shorter."""
+LONGEST_LINE = 1 << 16
+"""As `evidence.blocks.MAX_LINE_BYTES`, which is not imported here: a job without output is to cost no reader."""
 
 _TROUBLE = re.compile(
     rb"Traceback \(most recent call last\)|\w(?:Error|Exception)\b|\b(?:ERROR|FATAL|Fatal|FAILED|Watchdog)\b|\berror:|\bterminate called|\bABORT|\bSIG[A-Z]{3,4}\b"
@@ -150,7 +152,7 @@ class LogLines:
                 is_whole = end >= 0
                 if is_cut and part is self._parts[-1] and end in (-1, len(part.data) - 1):
                     is_cut = False
-                    at = max(at, len(part.data) - blocks.MAX_LINE_BYTES)
+                    at = max(at, len(part.data) - LONGEST_LINE)
                 if not is_cut and (is_whole or part is self._parts[-1]):
                     yield part.start + at, part.data[at : end if is_whole else len(part.data)], is_whole
                 if not is_whole:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from probing_cluster.evidence import blocks
 from probing_cluster.probe_agent.jobs import log_parts
 
 BLOCK = 1 << 18
@@ -153,3 +154,8 @@ def test_what_took_too_long_is_in_the_note() -> None:
     end = [log_parts.LogPart(900, b"x" * 100)]
     assert log_parts.words(end, 1000, 0, 40).startswith("only its last 60 of 1000 bytes were read; 40 bytes")
     assert "; 40 bytes were left out" in log_parts.words([*end, *end], 1000, 0, 40)
+
+
+def test_the_longest_line_is_the_readers() -> None:
+    """The child that finds no output imports no reader, and so has the number of its own."""
+    assert log_parts.LONGEST_LINE == blocks.MAX_LINE_BYTES
