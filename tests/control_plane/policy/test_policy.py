@@ -304,6 +304,21 @@ def test_of_two_jobs_on_a_node_only_the_holder_of_the_gpu_is_requeued() -> None:
     assert held(state) == [("requeue", "skipped", "it does not hold the GPU")]
 
 
+def test_of_two_prologs_of_one_start_the_later_one_names_the_gpus() -> None:
+    """The first ran before the node was rebooted for the job, and its GPUs may have had other numbers."""
+    first, second = holds(4242, "GPU-0", at=START), holds(4242, GPU, at=START + timedelta(seconds=30))
+    for order in ((first, second), (second, first)):
+        assert acts(fleet_view(allocations=order)) == BOTH
+
+
+def test_what_a_drain_has_answered_is_looked_at_now_and_then() -> None:
+    """A person may have changed something in Slurm; also where nothing is carried out."""
+    done = drain("n2", 600, event_ids=(uuid.UUID(int=1),))
+    for config in (ENFORCE, dataclasses.replace(ENFORCE, observe_only=True)):
+        assert picture.asks_for_more(fleet_view(drains=(done,)), config, again=False) is False
+        assert picture.asks_for_more(fleet_view(drains=(done,)), config, again=True)
+
+
 def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
     """A lost mount concerns everybody on the node, whatever GPUs they hold."""
     mount = event(

@@ -95,3 +95,25 @@ def test_a_requeue_that_slurm_never_took_is_not_done(slurm: fakes.FakeSlurm, sta
     row = made.go_on(hang_row(), {7: fakes.live_job(7, state=state, start_at=START)})
     assert (row.state, row.why_state) == ("failed", restart_acts.NOT_DONE)
     assert made.go_on(hang_row(), {}).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("action", "known", "n_copies"), [("restart", {}, 1), ("restart", {"log": "n1 was asked to keep it"}, 0), ("requeue", {}, 0)]
+)  # fmt: skip
+def test_a_log_is_copied_once_and_only_of_a_job_that_had_ended(
+    slurm: fakes.FakeSlurm, action: str, known: dict[str, Any], n_copies: int
+) -> None:
+    """Slurm may refuse the release, and the next pass goes on from there; of a job that hangs its nodes were asked already."""
+    copied: list[uuid.UUID] = []
+
+    def keep(row: records.Drain) -> str:
+        copied.append(row.drain_id)
+        return "n1 was asked to keep it"
+
+    made = restart_acts.Restarter(slurm=slurm, ledger=Ledger(), now=fakes.NOW, keep_log=keep)  # type: ignore[arg-type]
+    slurm.held[7] = fakes.live_job(
+        7, state="PENDING", restart_count=1, priority=0, description="job_requeued_in_held_state"
+    )
+    row = dataclasses.replace(hang_row(**known), action=action)
+    assert made.go_on(row, {7: slurm.held[7]}).state == "done"
+    assert len(copied) == n_copies

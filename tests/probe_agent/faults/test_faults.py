@@ -171,6 +171,17 @@ def test_a_cleared_fault_is_over_unless_its_part_still_fails(
     assert [f.key for f in state.repaired(cleared)] == over
 
 
+@pytest.mark.parametrize(("kind", "over"), [("edac", []), ("mce", ["edac:"])])
+def test_cleared_faults_that_name_no_part_are_of_one_part_if_they_are_of_one_kind(
+    state: faults.Faults, event: Any, kind: str, over: list[str]
+) -> None:
+    """Another fault of the node does not show that this one is still there."""
+    state.fold(event(kind="edac", device=None), now=NOW)
+    cleared = state.clear(NOW)
+    state.observe("nvml", conditions.Judgement(), [active(kind=kind, device="")], LATER)
+    assert [f.key for f in state.repaired(cleared)] == over
+
+
 def test_what_was_observed_before_a_clearing_never_latches_again(state: faults.Faults, event: Any) -> None:
     """A fold that closes late, or a restart of the agent, does not bring back what a person repaired; a new line does."""
     before = event(**GPU)

@@ -128,3 +128,6 @@ def test_traffic_of_a_stall_is_that_since_a_living_rank_stopped(node: Node, stat
     )
     nics = taker._detail(watched, [], last=False)["nics"]
     assert nics.get("over_s") == (20.0 if state == "S" else None)
+    assert taker._detail(watched, [], last=True)["nics"] == {}, (
+        "the pages of an ended attempt are of no stall"
+    )

@@ -226,7 +226,10 @@ def test_that_a_hang_is_over_is_not_left_to_the_next_poll(service: context.Conte
     sacct.rows = [fakes.row(7, State="CANCELLED by 0", Eligible=times["Submit"], **times)]
     gangs.run(service)
     assert sacct.calls == []
-    released = records.JobAllocation(cluster="c", node="n1", job_id=7, at=began, released_at=now)
+    behind = timedelta(hours=1)  # the node's clock; the report comes now
+    released = records.JobAllocation(
+        cluster="c", node="n1", job_id=7, at=began - behind, released_at=now - behind
+    )
     fakes.deliver(service.store, "n1", allocations=[released])
     gangs.run(service)
     assert service.store.gang_verdicts(open_only=True) == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import fakes
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import restart_acts
@@ -256,6 +257,8 @@ def test_the_log_was_kept(service: context.Context, slurm: fakes.FakeSlurm) -> N
                 break
             service.stopping.wait(0.1)
     assert [(r.verb, r.job_id) for r in calls] == [("keep_log", 7)]
+    assert calls[0].detail == {"most_bytes": service.config.policy.keep_log_bytes}
+    assert service.memory(kept_logs.LogRequests) == {}
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
@@ -310,17 +313,26 @@ def test_a_dead_jobs_log_is_not_copied_before_its_verdict(
     assert open_requests(service) == []
 
 
-def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: fakes.FakeSlurm) -> None:
-    """A job that left a node with a fresh hard fault: accounting is asked at once, and judges; without such a fault it is not."""
-    now = service.clock.now()
+@pytest.mark.parametrize("ahead_s", [0, 600, -3600], ids=["right", "ahead", "behind"])
+def test_a_death_is_not_left_to_the_next_poll(
+    service: context.Context, slurm: fakes.FakeSlurm, ahead_s: int
+) -> None:
+    """A job that left a node with a fresh hard fault: accounting is asked at once, and judges; without such a fault it is not.
+
+    When its Prolog and its Epilog ran counts by the server's clock.
+    """
+    now, ahead = service.clock.now(), timedelta(seconds=ahead_s)
     allocation = records.JobAllocation(
         cluster="c",
         node="n2",
         job_id=9,
-        at=now - timedelta(minutes=5),
-        released_at=now - timedelta(seconds=8),
+        at=now - timedelta(minutes=5) + ahead,
+        released_at=now - timedelta(seconds=8) + ahead,
     )
     fakes.deliver(service.store, "n2", allocations=[allocation])
+    with service.store.engine.begin() as connection:
+        query = "UPDATE probing.job_allocation SET received_at = now() - interval '5 minutes'"
+        connection.execute(sa.text(query))
     sacct = service.run_slurm
     assert isinstance(sacct, fakes.Sacct)
     restarts.run(service)
