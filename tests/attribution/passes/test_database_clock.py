@@ -98,8 +98,15 @@ def test_agents_that_are_off_for_good_have_no_part_in_it(store, jumped, ahead_s)
 
 @pytest.mark.parametrize("ahead_s", [0.0, 400.0, -400.0])
 def test_a_gap_in_watching_is_where_the_right_clocks_have_it(store, jumped, ahead_s):
-    """n2's agent was away for three minutes; the database's clock would have put that 400 s from where it was."""
-    here = jumped(ahead_s)
+    """n2's agent was away for three minutes; the database's clock would have put that 400 s from where it was.
+
+    Agents that are off for good have no part in it.
+    """
+    here = jumped(0.0)
+    for i in range(20):
+        here.beat(f"cold{i}")
+    here.pass_time(3600)
+    here.ahead = timedelta(seconds=ahead_s)
     list(here.rounds(8))
     away_from = here.true_now
     here.beat("n2")

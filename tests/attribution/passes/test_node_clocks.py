@@ -482,6 +482,15 @@ def test_clocks_are_off_alike_if_they_are_so_by_about_as_much_and_at_one_time(af
     assert node_clocks._n_alike(rows) == [n_alike, n_alike]
 
 
+@pytest.mark.parametrize(("ahead", "is_corrected"), [(timedelta(hours=20), True), (timedelta(days=2), False)])
+def test_a_prolog_of_a_clock_that_was_never_set_keeps_its_time(ahead, is_corrected):
+    """Nothing on such a node can be dated."""
+    span = node_clocks.ClockSpan(NOON, NOON + timedelta(minutes=5), ahead)
+    row = records.JobAllocation(cluster="c", node="n2", job_id=7, at=NOON + ahead)
+    found = node_clocks.NodeClocks({"n2": [span]}).allocation(row, NOON, None)
+    assert found.at == (NOON if is_corrected else row.at)
+
+
 @pytest.mark.parametrize("is_current", [True, False])
 def test_a_heartbeat_is_corrected_by_the_clock_that_made_it(is_current):
     """A clock that was off and was set right makes right heartbeats."""
