@@ -229,6 +229,12 @@ def test_the_text_of_a_job_without_gpus_accuses_no_gpu(make, n_gpus, cause):
     assert ("GPUs (the job held none)" in v.ruled_out) is (n_gpus == 0)
 
 
+def test_a_gpu_that_a_program_filled_was_its_own_whatever_accounting_has(make):
+    """Only faults of GPUs need one that the job held: this error is the program's."""
+    filled = make.finding("cuda_oom", node="n2", message="CUDA out of memory", detail={"first_cause": True})
+    assert make.judge(filled, attempt=one_node(make, exit_code=1)).cause == "oom_gpu"
+
+
 def test_a_fault_from_before_the_window_is_dated_by_its_event(make):
     """The window begins ten minutes before the start; the fault began 19 minutes before it."""
     start_at = make.end - timedelta(seconds=28)
