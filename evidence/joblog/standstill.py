@@ -335,10 +335,8 @@ class LogSteps:
         return first.astimezone(UTC) - first_at if first <= began + _NEAR_START else None
 
     def last_step(self, start_at: datetime, end_at: datetime) -> LastStep | None:
-        """The last dated step of an attempt that was at work until shortly before its end; None if the log does not show that.
-
-        A time so near the end is of the zone in which it is read: zones differ by more.
-        """
+        """The last dated step of an attempt that was at work until shortly before its end; None if the log does not show that."""
+        # A time so near the end is of the zone in which it is read: zones differ by more.
         last = self._steps.last_step
         if last is None:
             return None
