@@ -36,6 +36,10 @@ _PART_MAY_HAVE_FAILED = (
     "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
     "`set -eo pipefail` at the script's top makes such a job FAILED."
 )
+_MOVED = (
+    "Correct its working directory (--chdir, or the directory it was submitted from): "
+    "it must exist on the job's nodes and be open to its owner. Files without a full path are looked for, and written, in /tmp of the node."
+)
 _WAITING = timedelta(hours=1)
 """A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
 _NAMED_NODE = "by name (--nodelist)"
@@ -55,7 +59,8 @@ def what_now(
     if last.log_awaited:
         steps.insert(0, _AWAITED_LOG)
     if last.doubt:
-        return (*steps, _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED)
+        failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
+        return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
     state = _outcome(views, now) or (_requeued_pending(last) if requeued else _requeued_by_us(last))
@@ -88,8 +93,10 @@ def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
         step = _UNREAD_LOG.format(files=view.unread_files)
     elif points_to_it and not verdict.evidence and view.partly_read_files:
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
+    if view.elsewhere:
+        step = f"{_MOVED} {step}"
     if view.unopened_files:
-        step = f"Slurm could not open {view.unopened_files}. {step}"
+        step = f"{view.unopened_files} {step}"
     return step if not step or step.endswith((".", "!", "?", "…")) else f"{step}."
 
 

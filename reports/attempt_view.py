@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.core import records, sanitize, vocabulary
+from probing_cluster.core import hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import phrase, rows
 
@@ -65,6 +65,9 @@ class AttemptView:
     own_errors: tuple[records.HealthEvent, ...] = records.doc(
         "errors in the output of an attempt that completed, oldest first", default=()
     )
+    moved: tuple[records.HealthEvent, ...] = records.doc(
+        "what Slurm wrote of nodes on which it ran the job in /tmp, oldest first", default=()
+    )
     gangs: tuple[records.GangVerdict, ...] = records.doc(
         "stalls of its ranks while it ran, oldest first", default=()
     )
@@ -93,23 +96,51 @@ class AttemptView:
 
     @property
     def doubt(self) -> str:
-        """One sentence on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
+        """What failed in a COMPLETED attempt, or that it ran in another directory; empty if neither, and for all other states."""
+        if failed := self.failed_part:
+            failed = f"Slurm calls it COMPLETED because its batch script ended with 0, but {failed}."
+            return f"{failed} {self.elsewhere}".rstrip()
+        if self.attempt.state == "COMPLETED" and self.moved:
+            return f"{self.elsewhere} What it wrote without a full path is there."
+        return ""
+
+    @property
+    def failed_part(self) -> str:
+        """Clause on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
         if self.attempt.state != "COMPLETED":
             return ""
         if self._failed_code:
-            what = f"one of its steps ended with {phrase.status(self._failed_code)}"
-        elif (behind := self._lines_behind_error) is None:
+            return f"one of its steps ended with {phrase.status(self._failed_code)}"
+        if (behind := self._lines_behind_error) is None:
             return ""
-        elif behind == 0:
-            what = "its output ends with an error"
-        else:
-            what = f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
-        return f"Slurm calls it COMPLETED because its batch script ended with 0, but {what}."
+        if behind == 0:
+            return "its output ends with an error"
+        return f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
+
+    @property
+    def elsewhere(self) -> str:
+        """One sentence on the directory that Slurm could not enter and so ran the job in /tmp; empty if it entered it."""
+        if not self.moved:
+            return ""
+        directory, why = (
+            sanitize.clean(str(self.moved[0].detail.get(key) or ""), 200) for key in ("directory", "why")
+        )
+        nodes = hostlist.compress(sorted({str(e.detail.get("host") or e.node) for e in self.moved}))
+        reason = f" ({why[:1].lower()}{why[1:]})" if why else ""
+        return (
+            f"Slurm could not enter its working directory {directory}{reason} and ran it in /tmp of {nodes}."
+        )
+
+    @property
+    def doubt_title(self) -> str:
+        """The title of the section that `doubt` is in."""
+        failed = "part of it may have failed" if self.may_have_failed else "part of it failed"
+        return f"Attempt {self.attempt.attempt} completed, but {failed if self.failed_part else 'in /tmp'}"
 
     @property
     def may_have_failed(self) -> bool:
         """Whether only an error that the job printed more after puts a COMPLETED attempt in doubt: the program may have handled it."""
-        return bool(self.doubt) and not self._failed_code and bool(self._lines_behind_error)
+        return bool(self.failed_part) and not self._failed_code and bool(self._lines_behind_error)
 
     @property
     def _failed_code(self) -> int | None:
@@ -186,10 +217,17 @@ class AttemptView:
 
     @property
     def unopened_files(self) -> str:
-        """The output files that Slurm could not open, each with the reason; empty for an attempt that began."""
+        """One sentence on the files that Slurm could not open, each with the reason; empty for an attempt that began."""
         if self.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
             return ""
-        return " and ".join(f"{log.path} ({log.why})" for log in self.logs if log.path and log.why)
+        missing = [log for log in self.logs if log.path and log.why]
+        if files := " and ".join(f"{log.path} ({log.why})" for log in missing if not log.open_directory):
+            return f"Slurm could not open {files}."
+        if not missing:
+            return ""
+        # Slurm opens the input first, and makes no output where that fails.
+        files = " and ".join(log.path for log in missing)
+        return f"Slurm did not make {files}, though the job's owner may write there: the file of --input may be missing or closed to the owner."
 
     @property
     def unread_files(self) -> str:

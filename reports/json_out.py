@@ -66,6 +66,7 @@ def _attempt(view: attempt_view.AttemptView) -> dict[str, Any]:
         "verdict": None if view.verdict is None else _verdict(view.verdict, view.evidence),
         "explanation": view.explanation or None,
         "completed_but": view.doubt or None,
+        "ran_elsewhere": view.elsewhere or None,
         "own_errors": [_event(e) for e in view.own_errors],
         "other_events": [_event(e) for e in view.others],
         "other_events_left_out": view.others_left_out,

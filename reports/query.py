@@ -19,6 +19,11 @@ WHERE job_id = %(base)s AND kind = %(kind)s AND node = '' -- a node's agent can 
 ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
 LIMIT 1000
 """
+_DEPENDENCY = "Dependency"
+_INVALID_DEPENDENCY = (
+    "nobody cancelled it, so a job that it depended on ended as it must not, and Slurm took it out of the queue, as --kill-on-invalid-dep=yes "
+    "or the site's kill_invalid_depend asks; `sacct -j {job} -o SubmitLine%200` shows that job if the command line named it"
+)
 SQL = (Path(__file__).parent / "sql" / "report.sql").read_text(encoding="utf-8")
 
 
@@ -62,6 +67,8 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
         known = pending_reasons.of(reason or "")
         meaning = f": {known.words.format(job=ref)}" if known is not None else ""
+        if unnamed and (reason or "").startswith(_DEPENDENCY):
+            meaning, unnamed = f": {_INVALID_DEPENDENCY.format(job=ref)}", ""
         why = f" (Slurm's reason: {reason}{meaning})" if reason else ""
         when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
         waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"

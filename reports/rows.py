@@ -66,6 +66,10 @@ class JobLog:
     path: str = records.doc("absolute path, or the pattern that could not be filled in", default="")
     tail: tuple[str, ...] = records.doc("its last lines", default=())
     why: str = records.doc("why it was not read; empty when it was", default="")
+    open_directory: bool = records.doc(
+        "whether a file that is not there could have been made: its owner may write to its directory",
+        default=False,
+    )
     note: str = records.doc("which part of it was not read", default="")
     copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
 
@@ -110,7 +114,8 @@ class ReportRows:
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
     )
     own_errors: tuple[records.HealthEvent, ...] = records.doc(
-        "errors in the output of a start that completed, oldest first", default=()
+        "errors in the output of a start that completed, and of any start that Slurm ran it in /tmp, oldest first",
+        default=(),
     )
     gangs: tuple[records.GangVerdict, ...] = records.doc(
         "stalls of its ranks while it ran, oldest first", default=()
@@ -199,7 +204,8 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
             words = {k: str(log[k])[:2000] for k in ("stream", "path", "why", "note", "copy") if log.get(k)}
             tail = log.get("tail")
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
-            yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), tail=lines, **words)
+            given = {"open_directory": log.get("open_directory") is True, "tail": lines}
+            yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), **given, **words)
 
 
 def _readable(cls: type[_T], found: Iterable[Mapping[str, Any]]) -> Iterator[_T]:

@@ -149,8 +149,7 @@ def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Br
         return
     yield ""
     if verdict is None and view.doubt:
-        failed = "may have failed" if view.may_have_failed else "failed"
-        yield brush.bold(f"Attempt {attempt.attempt} completed, but part of it {failed}")
+        yield brush.bold(view.doubt_title)
         yield from _wrap(view.doubt, width, "  ")
         yield from _evidence(view.own_errors, width, days)
         return
@@ -160,6 +159,7 @@ def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Br
     title = _sides(f"Why attempt {attempt.attempt} {view.how_it_ended}", sure_so_far(view), width)
     yield from map(brush.bold, title)
     yield from _wrap(view.explanation, width, "  ")
+    yield from _wrap_if(view.elsewhere, width)
     if verdict.place:
         yield from _wrap(f"Shared: {sanitize.clean(verdict.place)}.", width, "  ", "    ")
     if verdict.author != "rules":

@@ -249,6 +249,10 @@ def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"copy": str(copy)}
 
 
+_NOT_MADE = 255
+"""Exit status, no errno: the file is not there, and its owner may make one in its directory."""
+
+
 def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer where there is nothing to read; None where there may be something.
 
@@ -265,13 +269,17 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
                 status = errno.ENODATA
         except OSError as exc:
             status = exc.errno or 0
+            if status == errno.ENOENT and os.access(os.path.dirname(request["path"]), os.W_OK | os.X_OK):  # noqa: PTH120
+                status = _NOT_MADE
         except Refused:
             status = 0
         finally:
-            os._exit(status if status in {errno.ENOENT, errno.ENODATA} else 0)
+            os._exit(status if status in {errno.ENOENT, errno.ENODATA, _NOT_MADE} else 0)
     status = os.waitstatus_to_exitcode(os.waitpid(asker, 0)[1])
     if status == errno.ENODATA:
         return {"findings": [], "dumps": 0, "refused": {}}
+    if status == _NOT_MADE:
+        return {"refused": errno.errorcode[errno.ENOENT], "open_directory": True}
     return {"refused": errno.errorcode[status]} if status == errno.ENOENT else None
 
 

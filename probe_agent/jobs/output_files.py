@@ -86,6 +86,8 @@ def row(stream: str, path: str, job: jobs.NodeJob, answer: Mapping[str, Any]) ->
     shown: dict[str, Any] = {"stream": stream, "path": sanitize.clean(path, 1024)}
     if "refused" in answer:
         why = str(answer["refused"])
+        if answer.get("open_directory") is True:
+            shown["open_directory"] = True
         return {**shown, "why": sanitize.clean(_WHY.get(why, why), 200), **_missing(stream, job, why)}
     shown["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
     if answer.get("note"):

@@ -95,10 +95,12 @@ with named as (
       and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at limit 100
 ), own_errors as (
-    -- what the output of a start that completed names as an error that ended something
+    -- what the output of a start that completed names as an error that ended something, and that Slurm ran a start in /tmp
     select e.* from probing.health_event e
-    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from attempts where state = 'COMPLETED') and e.source = 'joblog'
-      and e.detail -> 'first_cause' = 'true' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
+    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from attempts) and e.source = 'joblog'
+      and (e.kind = 'directory_replaced'
+           or (e.detail -> 'first_cause' = 'true' and e.job_id in (select job_id from attempts where state = 'COMPLETED')))
+      and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at, e.event_id limit 20
 ), gangs as (
     select g.* from probing.gang_verdict g join picked p on g.cluster = p.cluster and g.job_id = p.job_id

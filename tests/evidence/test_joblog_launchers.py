@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader
-from probing_cluster.evidence.joblog.grammar import JobFinding
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _WORK = [
     "Reading input from /scratch/u1/input.dat",
@@ -75,6 +75,18 @@ def test_an_error_by_which_slurms_commands_end_is_the_cause(line: str, domains: 
 )
 def test_a_note_of_slurms_commands_is_none(line: str) -> None:
     assert _first(*_WORK, line) is None
+
+
+def test_a_directory_that_slurm_replaced_is_named_and_no_cause() -> None:
+    """The job went on in /tmp; what it missed there is another line's."""
+    line = "slurmstepd-n1: error: couldn't chdir to `/work/it's here/run': No such file or directory: going to /tmp instead"
+    missed = "python3: can't open file '/tmp/train.py': [Errno 2] No such file or directory"
+    found = reader.read([line, missed])
+    (moved,) = [f for f in found if f.kind == "directory_replaced"]
+    assert (moved.role, moved.host) == (LineRole.OBSERVATION, "n1")
+    assert moved.detail == {"directory": "/work/it's here/run", "why": "No such file or directory"}
+    assert _cause(line, missed).message == missed
+    assert _first(line, "done") is None
 
 
 def test_a_complaint_gives_way_to_a_task_that_ran_and_died() -> None:

@@ -324,6 +324,26 @@ def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.
     assert build(dataclasses.replace(found, logs=())).advice[0] == own.next_step
 
 
+@pytest.mark.parametrize("other", [True, False])
+def test_a_missing_input_is_suspected_where_the_output_could_have_been_made(
+    story: rows.ReportRows, other: bool
+) -> None:
+    """Slurm opens --input first; the output's file that it did not make is not why. One in a directory that is missing is."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    first = dataclasses.replace(first, exit_code=0, exit_signal=53)
+    own = dataclasses.replace(verdict, cause="user_error", next_step="Name files that can be opened.")
+    given = {"node": "n1", "at": first.start_at, "why": "there is no such file"}
+    logs = (
+        rows.JobLog(path="/work/o.out", open_directory=True, **given),  # type: ignore[arg-type]
+        rows.JobLog(path="/no/e.out", stream="stderr", open_directory=not other, **given),  # type: ignore[arg-type]
+    )
+    advice = build(dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=logs)).advice[0]
+    assert ("--input" in advice) is not other
+    assert ("/work/o.out" in advice) is not other
+    assert advice.startswith("Slurm could not open /no/e.out (there is no such file).") is other
+
+
 def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
     """Only a beat of one of its nodes that names the job says that it still runs."""
     running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n1", "n2"))

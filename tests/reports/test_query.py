@@ -242,9 +242,13 @@ def test_what_the_output_of_a_job_that_completed_names_is_its_own_and_a_first_ca
             ((4242, "joblog", True), (4242, "joblog", False), (4242, "agent", True), (7, "joblog", True)), 1
         )
     ]  # fmt: skip
+    moved = dataclasses.replace(events[3], event_id=uuid.UUID(int=5), kind="directory_replaced", detail={})
+    events.append(moved)
     delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=events)
     assert [e.event_id.int for e in read(store.connection_uri(), "4242").own_errors] == [1]
-    assert read(store.connection_uri(), "7").own_errors == ()
+    assert [e.event_id.int for e in read(store.connection_uri(), "7").own_errors] == [5], (
+        "Slurm ran it in /tmp"
+    )
 
 
 def test_what_concerns_another_jobs_processes_is_not_told(

@@ -161,6 +161,35 @@ def test_an_error_that_the_program_got_over_is_none(
     assert ("completed, but" in render(found)) is shown
 
 
+@pytest.mark.parametrize(("state", "code"), [("COMPLETED", 0), ("FAILED", 2)])
+def test_a_job_that_slurm_ran_in_tmp_is_told_so(story: rows.ReportRows, state: str, code: int) -> None:
+    """Its --chdir did not exist: its results, or the file that it missed, are not where its owner looks."""
+    last = max(story.attempts, key=lambda a: a.submit_at)
+    last = dataclasses.replace(last, attempt=1, state=state, exit_code=code, end_at=example.at("14:45:00"))
+    verdict = dataclasses.replace(story.verdicts[0], submit_at=last.submit_at)
+    moved = [
+        example.event(
+            uuid.UUID(int=number), example.at("14:41:09"), node="n1", kind="directory_replaced", source="joblog", job_id=4242,
+            detail={"directory": "/work/nowhere", "why": "No such file or directory", "host": host},
+        )
+        for number, host in enumerate(("n1", "n2"), 7)
+    ]  # fmt: skip
+    found = dataclasses.replace(
+        story, attempts=(last,), own_errors=tuple(moved), verdicts=(verdict,) if code else ()
+    )
+    report = model.build(job_ref.parse("4242"), found, now=NOW)
+    plain, drawn = (" ".join(made.split()) for made in (text.render(report), page.render(report)))
+    words = "Slurm could not enter its working directory /work/nowhere (no such file or directory) and ran it in /tmp of n[1-2]."
+    assert words in plain
+    assert words in drawn
+    assert "--chdir" in plain
+    assert "part of it failed" not in plain
+    assert ("completed, but in /tmp" in plain) is (state == "COMPLETED")
+    document = json_out.document(report)["attempts"][-1]
+    assert document["ran_elsewhere"] == words
+    assert document["own_errors"] == []
+
+
 @pytest.mark.parametrize(
     ("above", "shown"),
     [

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import (
     NETWORK,
@@ -17,6 +18,7 @@ from probing_cluster.evidence.joblog.grammar import (
     JoblogContext,
     LineRole,
     Record,
+    fact,
     make,
 )
 from probing_cluster.evidence.joblog.messages import cuda, gloo, languages, slurm
@@ -26,9 +28,15 @@ FACTS = {
     "rendezvous_failed": gloo.FACTS["rendezvous_failed"],
     "program_error": languages.FACTS["program_error"],
     "cuda_error": cuda.FACTS["cuda_error"],
+    vocabulary.DIRECTORY_REPLACED: fact(
+        LineRole.OBSERVATION, USER, "Slurm could not enter the job's working directory and ran it in /tmp."
+    ),
 }
+_REPLACED = re.compile(
+    r"couldn't chdir to [`'](?P<directory>/.{0,1024})': (?P<why>.{1,80}): going to /tmp instead$"
+)
 _SLURM = re.compile(
-    r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-\S{1,253})?: (?P<level>error|fatal): (?P<text>\S.{0,600})"
+    r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-(?P<host>\S{1,253}))?: (?P<level>error|fatal): (?P<text>\S.{0,600})"
 )
 _GOES_ON = re.compile(
     r"\bignor|\bcontinu|\bdisregard|\bdefault|\bretry|\bdisabl|\bskip|\binstead\b|\bfall(?:ing)? back|\bwarn|\bdeprecat|\bround(?:ed|ing)\b|\bdirect launch\b|going to /tmp|Setting TMPDIR|may (?:already )?exist|should never happen|printing \S{1,40} log|forwarding to child|already (?:com|stop)",
@@ -86,6 +94,9 @@ _APART_LINE = "MPI could not bring the job's processes together, or lost the con
 
 def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
     text = found["text"]
+    if replaced := _REPLACED.match(text):
+        detail = {"directory": replaced["directory"], "why": replaced["why"]}
+        return make(FACTS, vocabulary.DIRECTORY_REPLACED, record, host=found["host"], detail=detail)
     if found["level"] == "error" and (_GOES_ON.search(text) or _END.search(text)):
         return None
     about = slurm.launch(record, None, container="pyxis: " in text)

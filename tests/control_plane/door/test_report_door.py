@@ -176,8 +176,13 @@ def test_a_slurm_that_hangs_is_not_waited_for_longer_than_the_caller_waits(
         ("15", "job 15 never started: it was cancelled by its owner alice at "),
         (
             "16",
-            "while it waited (Slurm's reason: DependencyNeverSatisfied: the job that it depends on ended as it must not) (accounting does not say by whom)",
+            "while it waited (Slurm's reason: DependencyNeverSatisfied: nobody cancelled it, so a job that it depended on ended as it must not",
         ),
+        (
+            "19",
+            "(Slurm's reason: Dependency: nobody cancelled it, so a job that it depended on ended as it must not",
+        ),
+        ("20", "cancelled by its owner alice at 2026-"),
         ("17_6", "job 17_6 never started: it ended DEADLINE at "),
         ("18", "job 18 is not known"),
     ],
@@ -192,6 +197,8 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
         fakes.row_never_started(16, State="CANCELLED", Reason="DependencyNeverSatisfied"),
         fakes.row_never_started(17, JobID="17_[5-9%2]", State="DEADLINE"),
         fakes.row_never_started(18, User="bob"),
+        fakes.row_never_started(19, State="CANCELLED", Reason="Dependency"),
+        fakes.row_never_started(20, Reason="Dependency"),
     ]
     accounting.run(service)
     found = answer(service, ALICE, ASK | {"job": job})

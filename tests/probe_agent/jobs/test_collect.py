@@ -249,7 +249,8 @@ def test_a_file_that_the_job_may_have_begun_to_write_is_read_whole(tmp_path: Pat
     assert child(calls | {"started_s": path.stat().st_mtime - 1}) == {}
     inode, size, _ = child(calls | {"started_s": path.stat().st_mtime + 1})["before"]
     assert (inode, size) == (path.stat().st_ino, len(OLD))
-    assert child(calls | {"path": str(tmp_path / "none")}) == {"refused": "ENOENT"}
+    assert child(calls | {"path": str(tmp_path / "none")}) == {"refused": "ENOENT", "open_directory": True}
+    assert child(calls | {"path": str(tmp_path / "none" / "out")}) == {"refused": "ENOENT"}
 
 
 def test_a_line_repeated_without_end_costs_no_minute(tmp_path: Path) -> None:
@@ -334,7 +335,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
     )
     answer, imported = done.stdout.splitlines()
     expected = {
-        "log": {"refused": "ENOENT"},
+        "log": {"refused": "ENOENT", "open_directory": True},
         "dumps": {"findings": [], "dumps": 0, "refused": {}},
         "find": {"logs": [], "ids": {}},
     }
