@@ -201,11 +201,13 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
         for log in row["logs"]:
             if not isinstance(log, Mapping):
                 continue
-            words = {k: str(log[k])[:2000] for k in ("stream", "path", "why", "note", "copy") if log.get(k)}
+            words: dict[str, Any] = {
+                k: str(log[k])[:2000] for k in ("stream", "path", "why", "note", "copy") if log.get(k)
+            }
             tail = log.get("tail")
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
-            given = {"open_directory": log.get("open_directory") is True, "tail": lines}
-            yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), **given, **words)
+            words |= {"open_directory": log.get("open_directory") is True, "tail": lines}
+            yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), **words)
 
 
 def _readable(cls: type[_T], found: Iterable[Mapping[str, Any]]) -> Iterator[_T]:
