@@ -395,9 +395,9 @@ AS $checks$
             device = excluded.device, measured = excluded.measured, threshold = excluded.threshold,
             unit = excluded.unit, duration_s = excluded.duration_s, timed_out = excluded.timed_out,
             version = excluded.version, at = excluded.at, detail = excluded.detail
-        -- A delivery that was given up may still come, within minutes of the one after it. Otherwise what comes last is the latest:
-        -- a time that is still to come, or that lies long before the one stored, is a wrong clock's.
-        WHERE excluded.at >= n.at OR excluded.at < n.at - interval '10 minutes' OR n.at > now() + interval '5 seconds'
+        -- A delivery that was given up may still come, and a long backlog comes failures first: an older result is no news.
+        -- Only a stored time that is still to come is a wrong clock's.
+        WHERE excluded.at >= n.at OR n.at > now() + interval '5 seconds'
     )
     SELECT count(*) FROM changed
 $checks$;

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.core import hostlist, records, sanitize, vocabulary
+from probing_cluster.core import digits, hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import phrase, rows
 
@@ -28,6 +28,7 @@ FAILED_STATES = frozenset(
 STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 """States of attempts that a person or Slurm stopped; reports do not say that these died."""
 
+_MOST_NAMED = 8
 _NEAR_THE_END = 3
 """Lines that a batch script's last commands print after the program that failed: `echo done`, `date`."""
 
@@ -125,7 +126,9 @@ class AttemptView:
         directory, why = (
             sanitize.clean(str(self.moved[0].detail.get(key) or ""), 200) for key in ("directory", "why")
         )
-        nodes = hostlist.compress(sorted({str(e.detail.get("host") or e.node) for e in self.moved}))
+        hosts = sorted({str(e.detail.get("host") or e.node) for e in self.moved})
+        # The report reads a few of such lines, and no more can be named.
+        nodes = hostlist.compress(hosts) if len(hosts) <= _MOST_NAMED else "its nodes"
         reason = f" ({why[:1].lower()}{why[1:]})" if why else ""
         return (
             f"Slurm could not enter its working directory {directory}{reason} and ran it in /tmp of {nodes}."
@@ -151,12 +154,12 @@ class AttemptView:
     def _lines_behind_error(self) -> int | None:
         """Lines that the job printed after the last error in its output; None without one, or where the program got over it."""
         errors = [e for e in self.own_errors if not (e.detail.get("handled") and e.detail.get("behind"))]
-        behind = min((int(e.detail.get("behind") or 0) for e in errors), default=_NEAR_THE_END + 1)
+        behind = min((digits.index(e.detail.get("behind")) or 0 for e in errors), default=_NEAR_THE_END + 1)
         # An error after which the job still printed much was often expected: a trial, a retry.
         if behind > _NEAR_THE_END:
             return None
         printed = [str(e.detail.get("last_words", "")) for e in errors if e.detail.get("behind")]
-        printed += [line for log in self.logs for line in log.tail[len(log.tail) - behind :]]
+        printed += [line for log in self.logs for line in log.tail[max(0, len(log.tail) - behind) :]]
         return None if behind and any(_WENT_WELL.search(line) for line in printed) else behind
 
     @property

@@ -146,10 +146,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "read_only_file"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
         return "stale_lock_file"
-    if event.kind in _RAISED and _UNRESOLVED.search(event.message):
-        return "name_not_resolved"
-    if event.kind in _RAISED and _got_no_answer(event.message):
-        return "host_not_reached"
+    if event.kind in _RAISED and misses_a_host(event):
+        return "name_not_resolved" if _UNRESOLVED.search(event.message) else "host_not_reached"
     if event.kind in _RAISED and _NO_ACCOUNT.search(event.message):
         return "account_not_found"
     return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
@@ -173,6 +171,22 @@ _UNREACHED = re.compile(
     re.IGNORECASE,
 )
 """A host that did not answer: it is down, nothing leads to it from there, or the node's network is down."""
+_OF_CODE = frozenset(
+    {
+        "ValueError",
+        "TypeError",
+        "KeyError",
+        "IndexError",
+        "AttributeError",
+        "NameError",
+        "UnboundLocalError",
+        "AssertionError",
+        "ImportError",
+        "ModuleNotFoundError",
+    }
+)
+"""Exceptions about values and names, whatever their text says of connections."""
+_LOCAL_SOCKET = re.compile(r"\bon socket [\"']|\bUnix domain socket\b")
 _NOBODY_LISTENED = re.compile(r"\bconnection refused|\[Errno 111\]|\bECONNREFUSED\b", re.IGNORECASE)
 _BROKEN = re.compile(
     r"\bconnection (?:was )?(?:reset|refused|aborted|closed|lost)|\bbroken pipe|\bpeer\b", re.IGNORECASE
@@ -197,6 +211,10 @@ _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 def misses_a_host(event: records.HealthEvent) -> bool:
     """True if the error's words show that a host could not be looked up or did not answer."""
+    if str(event.detail.get("exception", "")).rpartition(".")[2] in _OF_CODE or _LOCAL_SOCKET.search(
+        event.message
+    ):
+        return False
     return bool(_UNRESOLVED.search(event.message)) or _got_no_answer(event.message)
 
 

@@ -43,10 +43,12 @@ def remaining_share(view: evidence_view.EvidenceView, sighting: evidence_view.Ca
 
 
 def is_outlived(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """True for a fault after which no program works on, if the job's log shows that it worked on, and names no such fault itself."""
+    """True for a lost GPU, if the job's log shows that it worked on, and names no such fault itself.
+
+    After other faults the driver ends the one task that met them, and the others' steps go on.
+    """
     after, signature = view.worked_after, sighting.signature
-    lethal = signature.lethality >= LETHAL or taxonomy.cause(signature.cause).until_reset
-    lethal = lethal and signature.scope is signatures.Scope.GPU
+    lethal = taxonomy.cause(signature.cause).until_reset and signature.scope is signatures.Scope.GPU
     if after is None or not lethal or max(sighting.last_at, view.start_at) >= after:
         return False
     hints = (f.signature for f in view.findings if f.signature.role is findings.FindingRole.HINT)

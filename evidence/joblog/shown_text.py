@@ -214,8 +214,8 @@ def _is_numbered(text: str, before: Reversible[str]) -> bool:
     return [(m["margin"], int(m["n"])) for m in above if m] == wanted
 
 
-_WIDE_ROW = re.compile(r"\S[^|]{8,400}\s{8}\d{1,9}$")
-_ROW_OF_COUNTS = re.compile(r"\S[^|]{8,400}\s{3}\d{1,9}$")
+_WIDE_ROW = re.compile(r"\S[^|]{8,400}(?<![#:=\s])\s{12,200}\d{2,9}$")
+_ROW_OF_COUNTS = re.compile(r"\S[^|]{8,400}(?<![#:=\s])\s{3,200}\d{1,9}$")
 """A value and, in a column of its own, how often it came: what pandas prints of `value_counts()`."""
 
 

@@ -101,7 +101,7 @@ with named as (
       and (e.kind = 'directory_replaced'
            or (e.detail -> 'first_cause' = 'true' and e.job_id in (select job_id from attempts where state = 'COMPLETED')))
       and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
-    order by e.at, e.event_id limit 20
+    order by e.kind = 'directory_replaced', e.at, e.event_id limit 20
 ), gangs as (
     select g.* from probing.gang_verdict g join picked p on g.cluster = p.cluster and g.job_id = p.job_id
     where (g.kind <> 'unknown' or g.ended_at is null)

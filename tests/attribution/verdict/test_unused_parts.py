@@ -322,3 +322,24 @@ def test_a_mount_that_is_gone_did_not_stop_answering(make):
     gone = make.event(15, kind="mount", code="missing", source="mount", device="/scratch")
     summary = make.judge(gone, attempt=one_node(make)).summary
     assert "/scratch of n2 was no longer mounted" in summary
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "TypeError: connect() got an unexpected keyword argument 'timeout'",
+        "NameError: name 'ReadTimeout' is not defined",
+        "AttributeError: module 'requests' has no attribute 'ConnectTimeoutError'",
+    ],
+)
+def test_a_mistake_in_the_code_that_names_a_time_out_accuses_no_link(make, message):
+    """The exception's name decides, not a word in its text."""
+    mistake = make.finding(
+        "python_exception",
+        node="n2",
+        message=message,
+        detail={"first_cause": True, "role": "root", "exception": message.partition(":")[0]},
+    )
+    v = make.judge(*link_down(make), mistake, attempt=one_node(make, exit_code=1))
+    assert (v.cause, str(v.confidence)) == ("user_error", "likely")
+    assert "curl" not in v.next_step

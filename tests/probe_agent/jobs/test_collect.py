@@ -691,7 +691,7 @@ def test_where_many_readers_are_stuck_each_user_may_still_have_one(
     collector: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, more: int, is_read: bool
 ) -> None:
     """A second one that is stuck is one too many then; until then a user may have four."""
-    n_others = collect.MAX_STUCK_IN_ALL - 2 + more
+    n_others = user_turns.MAX_STUCK_IN_ALL - 2 + more
     stuck = (f"collect {os.getuid()} 0", *(f"collect {54321 + n} 0" for n in range(n_others)))
     monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
     answer = asyncio.run(collector.ask(job(), {"op": "dumps", "directory": str(tmp_path)}))
