@@ -331,8 +331,9 @@ def test_a_death_is_not_left_to_the_next_poll(
     )
     fakes.deliver(service.store, "n2", allocations=[allocation])
     with service.store.engine.begin() as connection:
-        query = "UPDATE probing.job_allocation SET received_at = now() - interval '5 minutes'"
-        connection.execute(sa.text(query))
+        # By this test's clock, which stands where the file was imported.
+        query = "UPDATE probing.job_allocation SET received_at = :at"
+        connection.execute(sa.text(query), {"at": now - timedelta(minutes=5)})
     sacct = service.run_slurm
     assert isinstance(sacct, fakes.Sacct)
     restarts.run(service)
