@@ -55,6 +55,11 @@ ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 """States that a person or a limit ends a job in, who may do so because it hangs."""
 LOG_STALL = "log_stall"
 """The finding that a job's log tells of no progress from an instant until the job's end, or its first error; `measured` is for how long, seconds."""
+OF_CODE = frozenset({
+    "ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NameError", "UnboundLocalError", "AssertionError",
+})  # fmt: skip
+"""Python's exceptions about values and names: a mistake in the code, whatever their text says of workers, hosts and connections."""
+
 DIRECTORY_REPLACED = "directory_replaced"
 """The finding that Slurm could not enter a job's working directory (`detail`: directory, why) and ran the job in /tmp."""
 OUTPUT_STALL = "output_stall"

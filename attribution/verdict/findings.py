@@ -171,22 +171,8 @@ _UNREACHED = re.compile(
     re.IGNORECASE,
 )
 """A host that did not answer: it is down, nothing leads to it from there, or the node's network is down."""
-_OF_CODE = frozenset(
-    {
-        "ValueError",
-        "TypeError",
-        "KeyError",
-        "IndexError",
-        "AttributeError",
-        "NameError",
-        "UnboundLocalError",
-        "AssertionError",
-        "ImportError",
-        "ModuleNotFoundError",
-    }
-)
-"""Exceptions about values and names, whatever their text says of connections."""
 _LOCAL_SOCKET = re.compile(r"\bon socket [\"']|\bUnix domain socket\b")
+"""A server of the same machine."""
 _NOBODY_LISTENED = re.compile(r"\bconnection refused|\[Errno 111\]|\bECONNREFUSED\b", re.IGNORECASE)
 _BROKEN = re.compile(
     r"\bconnection (?:was )?(?:reset|refused|aborted|closed|lost)|\bbroken pipe|\bpeer\b", re.IGNORECASE
@@ -211,9 +197,8 @@ _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 def misses_a_host(event: records.HealthEvent) -> bool:
     """True if the error's words show that a host could not be looked up or did not answer."""
-    if str(event.detail.get("exception", "")).rpartition(".")[2] in _OF_CODE or _LOCAL_SOCKET.search(
-        event.message
-    ):
+    name = str(event.detail.get("exception", "")).rpartition(".")[2]
+    if name in vocabulary.OF_CODE or _LOCAL_SOCKET.search(event.message):
         return False
     return bool(_UNRESOLVED.search(event.message)) or _got_no_answer(event.message)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
     ALL_DOMAINS,
@@ -143,8 +144,6 @@ _REMOTE_NAMES = frozenset({
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
     "CommClosedError", "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
-_OF_CODE = frozenset({"ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NameError", "AssertionError"})  # fmt: skip
-"""Exceptions about values and names: no peer's end raises them, whatever their text says of workers and connections."""
 _OF_PEERS = re.compile(
     r"(?:torch|torchrun|ray|dask|distributed|horovod|mpi4py|multiprocessing|concurrent|joblib|loky|asyncio|anyio|grpc|zmq|vllm|sglang|jax|jaxlib|tensorflow|deepspeed|lightning|pytorch_lightning|accelerate|paddle|mindspore|pyspark|py4j|builtins)\b"
 )
@@ -340,7 +339,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         return make(FACTS, "interrupted", record, detail=detail)
     own_file = name == "EOFError" and found["text"]
     of_client = "." in found["name"] and not _OF_PEERS.match(found["name"])
-    lost = name not in _OF_CODE and not of_client and _REMOTE_TEXT.search(found["text"])
+    lost = name not in vocabulary.OF_CODE and not of_client and _REMOTE_TEXT.search(found["text"])
     if (name in _REMOTE_NAMES and not own_file) or lost:
         return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:
