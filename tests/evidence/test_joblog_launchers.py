@@ -203,6 +203,12 @@ def test_a_note_between_two_rules_is_none(lines: list[str]) -> None:
     assert _first(*_WORK, _RULE, *lines, _RULE) is None
 
 
+def test_a_message_of_the_program_between_two_rules_is_the_programs() -> None:
+    """Nothing in it is about processes, hosts or MPI."""
+    found = _cause(*_WORK, _RULE, "The input mesh has a cell without volume, the run cannot go on.", _RULE)
+    assert (found.kind, found.domains) == ("program_error", ("user_program",))
+
+
 def test_a_message_between_two_rules_gives_way_to_the_programs_own_error() -> None:
     found = _cause(
         "Traceback (most recent call last):",

@@ -78,6 +78,10 @@ _NOTE = re.compile(
     re.IGNORECASE,
 )
 """Messages after which the job goes on, and those that only report an end."""
+_OF_RUNTIME = re.compile(
+    r"\b(?:\w{0,4}MPI\w{0,20}|mpi(?:run|exec)\w{0,6}|PRTE|prte\w{0,6}|PMI[xX]?|ORTE|orte\w{0,6}|MCA|BTL|PML|UCX|OPAL|slots?|daemons?|hostfile|[Hh]osts?|nodes?|process(?:es)?|ranks?|peers?|cu[A-Z]\w+|hip[A-Z]\w+)\b"
+)
+"""What the runtimes' messages are about; a program may draw such rules around a message of its own."""
 _ERRONEOUS = re.compile(r"\berroneous\b|MPI_FINALIZE\b|before MPI was initialized|more than once")
 _APART = re.compile(
     r"\bunable to reach\b|\bunreachable\b|\bestablish (?:full |any )?connect|\bdisconnected\b|unable to (?:communicate|connect)|\bno route\b",
@@ -136,7 +140,7 @@ def _rule(record: Record, context: JoblogContext) -> JobFinding | None:
     detail = {"weak": True, "launcher": "mpi"}
     if _CALL.search(whole):
         return make(FACTS, "cuda_error", first, detail=detail)
-    if _ERRONEOUS.search(whole):
+    if _ERRONEOUS.search(whole) or not _OF_RUNTIME.search(whole):
         return make(FACTS, "program_error", first, detail=detail)
     if _APART.search(whole):
         return make(FACTS, "rendezvous_failed", first, meaning=_APART_LINE, detail=detail)
