@@ -28,7 +28,8 @@ FAILED_STATES = frozenset(
 STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 """States of attempts that a person or Slurm stopped; reports do not say that these died."""
 
-_MOST_NAMED = 8
+_MOST_MOVED = 100
+"""`sql/report.sql` reads no more hosts on which Slurm ran a job in /tmp."""
 _NEAR_THE_END = 3
 """Lines that a batch script's last commands print after the program that failed: `echo done`, `date`."""
 
@@ -126,9 +127,8 @@ class AttemptView:
         directory, why = (
             sanitize.clean(str(self.moved[0].detail.get(key) or ""), 200) for key in ("directory", "why")
         )
-        hosts = sorted({str(e.detail.get("host") or e.node) for e in self.moved})
-        # The report reads a few of such lines, and no more can be named.
-        nodes = hostlist.compress(hosts) if len(hosts) <= _MOST_NAMED else "its nodes"
+        nodes = hostlist.compress(sorted({str(e.detail.get("host") or e.node) for e in self.moved}))
+        nodes += " and more" if len(self.moved) >= _MOST_MOVED else ""
         reason = f" ({why[:1].lower()}{why[1:]})" if why else ""
         return (
             f"Slurm could not enter its working directory {directory}{reason} and ran it in /tmp of {nodes}."

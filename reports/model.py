@@ -284,11 +284,7 @@ def _view(
         others_left_out=found.left_out.get(attempt.submit_at, 0),
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
-        moved=tuple(
-            e
-            for e in found.own_errors
-            if e.kind == vocabulary.DIRECTORY_REPLACED and _is_of(e.at, attempt, until)
-        ),
+        moved=tuple(e for e in found.moved if _is_of(e.at, attempt, until)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=logs,
         log_awaited=not logs
@@ -351,7 +347,6 @@ def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     return (
         attempt.state == "COMPLETED"
         and event.detail.get("role") != _ENDED
-        and event.kind != vocabulary.DIRECTORY_REPLACED
         and attempt.start_at is not None
         and event.at >= attempt.start_at - _PROLOG_EARLY
     )

@@ -114,8 +114,10 @@ class ReportRows:
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
     )
     own_errors: tuple[records.HealthEvent, ...] = records.doc(
-        "errors in the output of a start that completed, and of any start that Slurm ran it in /tmp, oldest first",
-        default=(),
+        "errors in the output of a start that completed, oldest first", default=()
+    )
+    moved: tuple[records.HealthEvent, ...] = records.doc(
+        "what Slurm wrote of hosts on which it ran a start in /tmp, oldest first", default=()
     )
     gangs: tuple[records.GangVerdict, ...] = records.doc(
         "stalls of its ranks while it ran, oldest first", default=()
@@ -241,6 +243,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         ),
         pace=many("pace", records.HealthEvent),
         own_errors=many("own_errors", records.HealthEvent),
+        moved=many("moved", records.HealthEvent),
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,

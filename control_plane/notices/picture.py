@@ -22,7 +22,7 @@ LOOK_BACK = timedelta(hours=24)
 BRINGS_BACK = frozenset({"requeue", "restart"})
 """Decisions about a job that ran, or after its end."""
 _FAULTY_FOR = timedelta(days=7)
-"""How long a node that was not drained may stay faulty before that is told no more."""
+"""A drain that was not carried out is reported for so long, if the fault stays."""
 _JUST_OVER = timedelta(hours=1)
 """Why a hang is over is looked for in this time; the pass that finds it over comes seconds later."""
 _SELDOM_S = 60.0

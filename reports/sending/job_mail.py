@@ -161,7 +161,7 @@ def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.Att
         title=f"{which} {view.how_it_ended}: {_short(verdict.summary)}",
         sure=text.sure_words(verdict),
         severity=_severity(verdict),
-        summary=sanitize.clean(view.explanation, 1000),
+        summary=sanitize.clean(f"{view.explanation} {view.elsewhere}".rstrip(), 1000),
         evidence=tuple(
             _evidence(e) for e in model.strongest(view.evidence, verdict.evidence, _MOST_EVIDENCE)
         ),

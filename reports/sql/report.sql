@@ -4,7 +4,7 @@
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
---                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
+--                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, account,
 --                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          unread (at: Prologs of starts of whose output files the agent of the first node has not reported yet),
@@ -95,13 +95,17 @@ with named as (
       and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at limit 100
 ), own_errors as (
-    -- what the output of a start that completed names as an error that ended something, and that Slurm ran a start in /tmp
+    -- what the output of a start that completed names as an error that ended something
     select e.* from probing.health_event e
+    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from attempts where state = 'COMPLETED') and e.source = 'joblog'
+      and e.detail -> 'first_cause' = 'true' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
+    order by e.at, e.event_id limit 20
+), moved as (
+    -- a line of each host on which Slurm ran a start in /tmp
+    select distinct on (e.job_id, e.at, coalesce(e.detail ->> 'host', e.node)) e.* from probing.health_event e
     where e.cluster = (select cluster from picked) and e.job_id in (select job_id from attempts) and e.source = 'joblog'
-      and (e.kind = 'directory_replaced'
-           or (e.detail -> 'first_cause' = 'true' and e.job_id in (select job_id from attempts where state = 'COMPLETED')))
-      and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
-    order by e.kind = 'directory_replaced', e.at, e.event_id limit 20
+      and e.kind = 'directory_replaced' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
+    order by e.job_id, e.at, coalesce(e.detail ->> 'host', e.node), e.event_id limit 100
 ), gangs as (
     select g.* from probing.gang_verdict g join picked p on g.cluster = p.cluster and g.job_id = p.job_id
     where (g.kind <> 'unknown' or g.ended_at is null)
@@ -157,6 +161,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'unwatched', (select jsonb_agg(to_jsonb(u)) from (select * from unwatched order by submit_at, node limit 5000) u),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),
     'own_errors', (select jsonb_agg(to_jsonb(e) order by e.at, e.event_id) from own_errors e),
+    'moved', (select jsonb_agg(to_jsonb(m) order by m.at, m.event_id) from moved m),
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
     'account', (select to_jsonb(r) from probing.run_account r join run u on r.cluster = u.cluster and r."user" = u."user" and r.run_key = u.run_key limit 1),

@@ -246,9 +246,30 @@ def test_what_the_output_of_a_job_that_completed_names_is_its_own_and_a_first_ca
     events.append(moved)
     delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=events)
     assert [e.event_id.int for e in read(store.connection_uri(), "4242").own_errors] == [1]
-    assert [e.event_id.int for e in read(store.connection_uri(), "7").own_errors] == [5], (
-        "Slurm ran it in /tmp"
-    )
+    assert read(store.connection_uri(), "7").own_errors == ()
+    assert [e.event_id.int for e in read(store.connection_uri(), "7").moved] == [5]
+
+
+def test_lines_about_tmp_hide_no_error_and_name_each_host_once(
+    store: db_store.Store, story: rows.ReportRows
+) -> None:
+    """Every slurmstepd of a large job writes one, for every step."""
+    fill(store, story)
+    error, *moved = (
+        example.event(
+            uuid.UUID(int=number), example.at("14:41:10"), node="n1", job_id=4242, kind=kind, source="joblog",
+            severity=records.Severity.INFO, detail=detail,
+        )
+        for number, (kind, detail) in enumerate(
+            [("python_exception", {"first_cause": True})]
+            + [("directory_replaced", {"host": f"n{n % 30}"}) for n in range(60)], 1
+        )
+    )  # fmt: skip
+    delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=[*moved, error])
+    found = read(store.connection_uri(), "4242")
+    assert [e.event_id.int for e in found.own_errors] == [1]
+    assert sorted({e.detail["host"] for e in found.moved}) == sorted({f"n{n}" for n in range(30)})
+    assert len(found.moved) == 30
 
 
 def test_what_concerns_another_jobs_processes_is_not_told(

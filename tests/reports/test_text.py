@@ -175,7 +175,7 @@ def test_a_job_that_slurm_ran_in_tmp_is_told_so(story: rows.ReportRows, state: s
         for number, host in enumerate(("n1", "n2"), 7)
     ]  # fmt: skip
     found = dataclasses.replace(
-        story, attempts=(last,), own_errors=tuple(moved), verdicts=(verdict,) if code else ()
+        story, attempts=(last,), moved=tuple(moved), verdicts=(verdict,) if code else ()
     )
     report = model.build(job_ref.parse("4242"), found, now=NOW)
     plain, drawn = (" ".join(made.split()) for made in (text.render(report), page.render(report)))

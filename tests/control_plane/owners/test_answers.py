@@ -154,6 +154,25 @@ def test_the_mail_waits_for_the_verdict_and_has_it(mailing: context.Context, box
     assert text.index("submit it again") < text.index("For the operators")
 
 
+def test_the_mail_names_the_directory_that_slurm_could_not_enter(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The owner looks for the reason, and for the files, where the job did not run."""
+    made = attempt(mailing)
+    assert made.end_at is not None
+    moved = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n2", at=made.end_at, observed_at=made.end_at, kind="directory_replaced",
+        severity=records.Severity.INFO, source="joblog", message="couldn't chdir", job_id=7,
+        detail={"directory": "/work/nowhere", "why": "No such file or directory"},
+    )  # fmt: skip
+    fakes.deliver(mailing.store, "n2", moved)
+    judge(mailing, made)
+    owe(mailing)
+    owners.run(mailing)
+    words = "could not enter its working directory /work/nowhere (no such file or directory) and ran it in /tmp of n2"
+    assert words in " ".join(text_of(box).split())
+
+
 def test_without_a_verdict_it_follows_and_then_it_does(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
