@@ -8,9 +8,9 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
-    onset,
     phrases,
     rank_claims,
+    recovery,
     taxonomy,
     wording,
 )
@@ -27,7 +27,7 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     (
         "limit_after_error",
         ("time_limit",),
-        lambda view, _: onset.last_error(f.event for f in view.findings) is not None,
+        lambda view, _: recovery.last_error(view) is not None,
     ),
     ("limit_at_question", ("time_limit",), lambda view, _: wording.asks(view.output_stall)),
     ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),

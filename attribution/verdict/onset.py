@@ -111,8 +111,6 @@ def output_stall(
 
 _NEAR_THE_END = 3
 """Lines that may follow the last error: of Slurm's end, and what a buffer still held."""
-_TO_THE_END = timedelta(minutes=2)
-"""Steps so shortly before a log's end show that the program was at work until then."""
 
 
 def last_error(job_side: Iterable[records.HealthEvent]) -> records.HealthEvent | None:
@@ -127,9 +125,7 @@ def last_error(job_side: Iterable[records.HealthEvent]) -> records.HealthEvent |
         )
         if not is_cause or findings.find(error).role is not findings.FindingRole.OWN:
             continue
-        # Another file of the job's output may show steps up to the end.
-        stepped = any(e.kind == vocabulary.LOG_PROGRESS and error.at - e.at <= _TO_THE_END for e in found)
-        went_on = stepped or detail.get("survived") or detail.get("handled") or (behind or 0) > _NEAR_THE_END
+        went_on = detail.get("survived") or detail.get("handled") or (behind or 0) > _NEAR_THE_END
         if not went_on and not any(n < (line or 0) for n in ends):
             return error
     return None

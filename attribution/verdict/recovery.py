@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import evidence_view, findings, signatures, taxonomy
+from probing_cluster.attribution.verdict import evidence_view, findings, onset, signatures, taxonomy
+from probing_cluster.core import records
 
 LETHAL = 0.96
 """From this lethality on, no program on the part survives."""
+_UNTIL_END = timedelta(minutes=5)
 OUTLIVED = 0.5
 """Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran, before the onset."""
 
@@ -53,6 +55,16 @@ def is_outlived(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSi
         return False
     hints = (f.signature for f in view.findings if f.signature.role is findings.FindingRole.HINT)
     return not any(sign.supports(sighting.cause) for sign in hints)
+
+
+def last_error(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    """The error with which its output ends (`onset.last_error`); None if the job, by its log, worked until shortly before its end.
+
+    The output may be two files, and the lines below an error are counted in its own.
+    """
+    if view.worked_after is not None and view.end_at - view.worked_after <= _UNTIL_END:
+        return None
+    return onset.last_error(f.event for f in view.findings)
 
 
 def _is_over(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:

@@ -14,6 +14,7 @@ from probing_cluster.attribution.verdict import (
     onset,
     phrases,
     rank_claims,
+    recovery,
     taxonomy,
 )
 from probing_cluster.core import digits, hostlist, records, vocabulary
@@ -304,7 +305,7 @@ def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking)
         what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
     else:
         what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
-    error = onset.last_error(f.event for f in view.findings)
+    error = recovery.last_error(view)
     ends = f"; its output ends with an error: {phrases.clean(error.message)}" if error is not None else ""
     return phrases.sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stalled(view)}{ends}")
 

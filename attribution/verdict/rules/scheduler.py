@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, onset, phrases, recovery
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, recovery
 from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
@@ -135,9 +135,7 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         min(0.6 if hung or view.left_waiting else sure, _beside_lost_gpu(view), _beside_a_stall(view)),
     )
     # It may have hung or failed, or it writes rarely: more time would help only the last.
-    signs = [
-        e for e in (view.output_stall, onset.last_error(f.event for f in view.findings)) if e is not None
-    ]
+    signs = [e for e in (view.output_stall, recovery.last_error(view)) if e is not None]
     if signs:
         limit = claims.replace_claim(limit, weight=min(limit.weight, _BESIDE_A_FAULT))
     beside = (*hung, *view.stalls[:1], *_log_stall(view), *signs)

@@ -80,6 +80,22 @@ def test_an_error_that_the_output_ends_with_is_named_beside_the_limit(make):
     assert both.next_step == v.next_step
 
 
+def test_an_error_in_one_file_beside_steps_in_the_other_did_not_end_the_program(make):
+    """A thread that uploads died, and wrote that into the error file; the training went on until the limit."""
+    end = make.finding("slurm_timeout", 0.0, detail={"role": "end", "line": 5})
+    steps = make.finding(
+        vocabulary.LOG_PROGRESS, 4.0, measured=1.0, unit="s", message="progress until: step 60"
+    )
+    v = make.judge(_raised(make), end, steps, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert v.summary == "The job reached its time limit of 7 min."
+    assert "Look at the error" not in v.next_step
+    early = make.finding(
+        vocabulary.LOG_PROGRESS, 400.0, measured=1.0, unit="s", message="progress until: step 3"
+    )
+    v = make.judge(_raised(make), end, early, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert "its output ends with an error" in v.summary
+
+
 @pytest.mark.parametrize(
     "detail",
     [{"behind": 40}, {"handled": True}, {"survived": True}, {"first_cause": False}, {"line": 9}, {"role": "exit"}],
