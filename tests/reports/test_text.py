@@ -146,6 +146,9 @@ def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
         ("python_exception", {"role": "root", "behind": 1, "last_words": "only 3 of 100 done"}, ("only 3 of 100 done",), True),
         ("python_exception", {"role": "root", "behind": 1, "last_words": "not successful"}, ("not successful",), True),
         ("python_exception", {"role": "root"}, ("Finished: 100 of 100", "KeyError: 'lr'"), True),
+        ("python_exception", {"role": "root", "behind": 3}, ("All 500 of 500 recovered", "done"), False),
+        ("python_exception", {"role": "root", "behind": "x"}, ("done",), True),
+        ("python_exception", {"role": "root", "behind": -5}, ("done",), True),
     ],
 )  # fmt: skip
 def test_an_error_that_the_program_got_over_is_none(

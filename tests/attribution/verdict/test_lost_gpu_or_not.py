@@ -99,6 +99,13 @@ def test_a_few_steps_after_the_loss_prove_nothing(make, until_s, gap_s):
     assert v.cause == "gpu_lost"
 
 
+@pytest.mark.parametrize(("code", "cause"), [(119, "gpu_gsp_timeout"), (48, "gpu_memory_uncorrectable")])
+def test_the_steps_of_other_tasks_excuse_no_other_fault(make, code, cause):
+    """The driver ends the task that met it; the job's other tasks work on, and all write into one log."""
+    fault = make.xid(code, 1, 120)
+    assert make.judge(fault, _went_on(make)).cause == make.judge(fault).cause == cause
+
+
 def test_a_rank_that_names_the_lost_gpu_felt_it(make):
     """The steps were those of the other ranks."""
     named = make.finding("gpu_lost", 1.0, node="n2", message="CUDA error: GPU is lost")
