@@ -50,11 +50,17 @@ def is_outlived(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSi
     After other faults the driver ends the one task that met them, and the others' steps go on.
     """
     after, signature = view.worked_after, sighting.signature
-    lethal = taxonomy.cause(signature.cause).until_reset and signature.scope is signatures.Scope.GPU
-    if after is None or not lethal or max(sighting.last_at, view.start_at) >= after:
+    lost = taxonomy.cause(signature.cause).until_reset and signature.scope is signatures.Scope.GPU
+    # A check that lists the Xids of a lost GPU reports the same loss.
+    lost = lost or (sighting.cause == "gpu_xid" and any(_same_gpu(sighting, s) for s in view.lost_gpus))
+    if after is None or not lost or max(sighting.last_at, view.start_at) >= after:
         return False
     hints = (f.signature for f in view.findings if f.signature.role is findings.FindingRole.HINT)
     return not any(sign.supports(sighting.cause) for sign in hints)
+
+
+def _same_gpu(sighting: evidence_view.CaseSighting, other: evidence_view.CaseSighting) -> bool:
+    return sighting.gpu is not None and (sighting.event.node, sighting.gpu) == (other.event.node, other.gpu)
 
 
 def last_error(view: evidence_view.EvidenceView) -> records.HealthEvent | None:

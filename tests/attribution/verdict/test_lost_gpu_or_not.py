@@ -76,7 +76,16 @@ def test_a_job_that_worked_on_after_the_loss_did_not_end_by_it(make, before_end_
     """Its log shows steps until its end; without them the lost GPU ended it, however long before."""
     lost = _lost_while_running(make, before_end_s)
     over = {"attempt": make.attempt(start_at=make.end - timedelta(hours=2)), "active_faults": lost[:1]}
-    early_stop = make.judge(*lost, _went_on(make), **over)
+    # The check of the kernel log lists the same Xid.
+    listed = make.event(
+        before_end_s - 3,
+        kind="check",
+        code="gpu_xid",
+        source="check",
+        device="gpu1",
+        gpu_uuid=make.uuid("n2", 1),
+    )
+    early_stop = make.judge(*lost, listed, _went_on(make), **over)
     assert early_stop.cause == "user_error"
     assert "less likely: GPU 1 of n2 (Xid 79, but the job's log shows that it worked on)" in early_stop.ruled_out  # fmt: skip
     assert "GPUs (no fault on the ones it held)" not in early_stop.ruled_out
