@@ -46,6 +46,12 @@ FACTS = {
     ("block_io", "md_degraded"): fact(
         LOW, _HW, "A software RAID runs with fewer drives than it should.", _GONE
     ),
+    ("block_io", "raid_event"): fact(
+        LOW,
+        _HW,
+        "A RAID controller reports a critical event of its arrays, drives or battery.",
+        "Ask the controller's own tool which drive or array it is.",
+    ),
     ("block_io", "raid_fault"): fact(HIGH, _HW, "A RAID or SAS controller stopped.", _GONE),
     ("block_io", "image_file"): fact(
         INFO,
@@ -99,7 +105,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "md_fail",
         re.compile(
-            r"md/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|md: (?P<device>\S+) failed - array is dead"
+            r"md/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|md/raid[^ ]{0,40}: too few disks|md: pers->run\(\) failed|md: (?P<device>\S+) failed - array is dead"
         ),
     ),
     (
@@ -156,13 +162,13 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
+            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|failed: Result: hostbyte=DID_(?!OK\b)|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
         ),
     ),
     (
         "ata_error",
         re.compile(
-            r"(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
+            r"(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to (?:IDENTIFY|read SCR)|revalidation failed|NCQ disabled due to excessive errors)"
         ),
     ),
     (
@@ -175,8 +181,20 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "raid_fault",
         re.compile(
-            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
+            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_?state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
             re.IGNORECASE,
+        ),
+    ),
+    (
+        "raid_event",
+        re.compile(
+            rf"(?P<device>megaraid_sas) {grammar.FULL_PCI}: \d{{1,12}} \([^()]{{1,60}}/(?:CRIT|FATAL|DEAD)\) - "
+        ),
+    ),
+    (
+        "io_error",
+        re.compile(
+            r"aacraid: Host (?:adapter (?:abort|reset)|bus reset|device reset) request|(?:scsi )?\d+:\d+:\d+:\d+: resetting (?:logical|physical)\b|resetting scsi \d+:\d+:\d+:\d+\b"
         ),
     ),
     (
@@ -201,6 +219,13 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "io_error",
         re.compile(
             rf"XFS \({_DEV}\): .*(?:(?:[Mm]etadata|[Ll]og) I/O [Ee]rror|writeback error|xfs_log_force: error -\d{{1,3}} returned)|BTRFS:?(?: error| warning| critical)? \(device {_DEV.replace('device', 'volume')}(?:: state \w+)?\).*(?:bdev .* errs: |IO failure)|EXT[234]-fs warning \(device (?P<disk>[\w.-]+)\): (?:\w{{1,48}}:\d{{1,6}}: )?I/O error"
+        ),
+    ),
+    (
+        "fs_error",
+        re.compile(
+            rf"EXT[234]-fs \({_DEV}\): (?:warning: mounting fs with errors|error count since last fsck: [1-9]|(?:initial|last) error at time \d|(?:error: )?(?:unable to read superblock|can't read group descriptor|failed to initialize mballoc)|(?:ext4_check_descriptors: .{{0,80}})?group descriptors corrupted|get root inode failed)"
+            rf"|XFS \({_DEV.replace('device', 'volume')}\): (?:log mount(?:/recovery)? failed|log mount finish failed|Failed to recover|[Ff]ailed to read root inode|Unmount and run xfs_repair)"
         ),
     ),
     (
@@ -298,6 +323,12 @@ FAMILY = grammar.LineFamily(
         "limiting SATA link speed",
         "qc timeout",
         "failed to IDENTIFY",
+        "failed to read SCR",
+        "revalidation failed",
+        "aacraid: Host",
+        ": resetting logical",
+        ": resetting physical",
+        "resetting scsi",
         "NCQ disabled",
         "space allocation error",
         "read-only",

@@ -70,7 +70,7 @@ _NFS = (
     (
         "reclaim",
         re.compile(
-            r"(?:(?:NFS|nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w*:? .*failed)",
+            r"(?:(?:NFS|_{0,2}nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w*:? .*failed)",
             re.IGNORECASE,
         ),
     ),
@@ -84,7 +84,7 @@ _NFS = (
     (
         "error",
         re.compile(
-            r"NFS: server (?P<device>\S{1,253}) error|nfs4?\w*:? .*unhandled error|NFS: Server (?P<other>\S{1,253}) reports our clientid is in use|NFSv4: state recovery failed|NFS: v4 server .* (?:returned|failed)|nfs: RPC call returned error|NFS: \w+ .*error[ =:]+-?\d+"
+            r"NFS: server (?P<device>\S{1,253}) error|(?:NFS: )?nfs4?\w*:? .*unhandled error|NFS: Server (?P<other>\S{1,253}) reports our clientid is in use|NFSv4: state recovery failed|NFS: v4 server .* (?:returned|failed)|nfs: RPC call returned error|NFS: \w+ .*error[ =:]+-?\d+"
         ),
     ),
 )
