@@ -146,7 +146,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "smu",
         re.compile(
-            r"SMU: (?:I'm not done with your previous command|No response msg_reg: |response:0xFFFFFFFF)|SMU is (?:not responding|unresponsive)|Msg issuing pre-check failed and SMU may be not in the right state|[Ff]ailed to setup smc hw|failed send message:"
+            r"SMU: (?:I'm not done with your previous command|No response msg_reg: |response:0xFFFFFFFF)|SMU is (?:not responding|unresponsive)|Msg issuing pre-check failed and SMU may be not in the right state|[Ff]ailed to setup smc hw|failed send message:|(?:\[powerplay\]\s{0,40})?failed to send message \S{1,10} ret is 65535"
         ),
     ),
     (

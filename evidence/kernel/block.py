@@ -150,7 +150,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "io_error",
         re.compile(
             rf"(?:I/O|timeout|recoverable transport|protection) error, dev {_DEV},? sector \d+"
-            r"|JBD2: (?:Detected IO errors while flushing file data on|(?:Error -5 detected|I/O error(?: detected)?) when updating journal superblock for) (?P<journal>\S+?)\.?(?:\s|$)"
+            r"|journal commit I/O error|JBD2: (?:Detected IO errors while flushing file data on|(?:Error -5 detected|I/O error(?: detected)?) when updating journal superblock for) (?P<journal>\S+?)\.?(?:\s|$)"
         ),
     ),
     (
@@ -162,7 +162,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|failed: Result: hostbyte=DID_(?!OK\b)|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
+            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) {1,2}Result: hostbyte=|failed: Result: hostbyte=DID_(?!OK\b)|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
         ),
     ),
     (
@@ -177,11 +177,17 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"nvme(?: {grammar.FULL_PCI}: probe with driver nvme|: probe of {grammar.FULL_PCI}) failed with"
         ),
     ),
+    (
+        "path_failed",
+        re.compile(
+            r"connection\d+:\d+: detected conn error \(\d+\)|session\d+: session recovery timed out after \d+ secs"
+        ),
+    ),
     ("path_failed", re.compile(r"multipath: (?:\S+: )?Failing path (?P<device>[\w:.-]+?)\.?(?:\s|$)")),
     (
         "raid_fault",
         re.compile(
-            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_?state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
+            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_?state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|kill adapter|controller dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
             re.IGNORECASE,
         ),
     ),
@@ -231,7 +237,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_error",
         re.compile(
-            rf"EXT[234]-fs error \(device {_DEV}\)|XFS: Internal error XFS_\w|BTRFS: Transaction aborted \(error -\d|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
+            rf"EXT[234]-fs error \(device {_DEV}\)|XFS: Internal error XFS_\w|BTRFS: Transaction aborted \(error -\d|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|[iI]/?[oO] error|lost (?:page|super block) write|is missing))"
         ),
     ),
     (
@@ -346,6 +352,8 @@ FAMILY = grammar.LineFamily(
         "frozen",
         ": error: {",
         "multipath",
+        "detected conn error",
+        "session recovery timed out",
         "Aborting journal",
         "raid_sas",
         "mpt",

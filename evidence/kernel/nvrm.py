@@ -99,13 +99,13 @@ _GSP = (
     (
         "unresponsive",
         re.compile(
-            rf"{_WHERE}(?:Rate limiting GSP RPC error prints for GPU |GSP core unresponsive|GSP-RM unresponsive|[Hh]eartbeat timed out)|NVRM:\s+(?:GPU\d{{1,3}} )?_kgsp\w+: (?:GPU\d{{1,3}} )?sanity check failed"
+            rf"{_WHERE}(?:Rate limiting GSP RPC error prints for GPU |GSP core unresponsive|GSP-RM unresponsive|(?:GSP RM )?[Hh]eartbeat timed out)|NVRM:\s+(?:GPU\d{{1,3}} )?_kgsp\w+: (?:GPU\d{{1,3}} )?sanity check failed"
         ),
     ),
     (
         "boot_failed",
         re.compile(
-            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|[Ff]ailed to wait for GFW[_ ](?:BOOT|boot)|[^'\"]{{0,60}}cannot (?:proceed with booting GSP|initialize GSP-RM))"
+            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|failed to execute FWSEC|[Ff]ailed to wait for GFW[_ ](?:BOOT|boot)|[^'\"]{{0,60}}cannot (?:proceed with booting GSP|initialize GSP-RM))"
         ),
     ),
     (
