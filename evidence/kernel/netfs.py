@@ -138,7 +138,7 @@ _OTHER = (
     (
         "not_responding",
         re.compile(
-            rf"libceph(?: \([0-9a-f-]{{36}} e\d{{1,10}}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|libceph: connect \S{1, 80} error -\d|{_CEPH}(?:hung|caps (?:went )?stale|closed our session)"
+            rf"libceph(?: \([0-9a-f-]{{36}} e\d{{1,10}}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|libceph: connect \S{{1,80}} error -\d|{_CEPH}(?:hung|caps (?:went )?stale|closed our session)"
         ),
     ),
     (
