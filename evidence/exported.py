@@ -48,6 +48,15 @@ def json_fields(text: str) -> dict[str, Any] | None:
     return fields
 
 
+def as_text(value: Any) -> str | None:
+    """A message as text; journald gives one with an escape or invalid UTF-8 as a list of bytes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(v, int) and 0 <= v < 256 for v in value):
+        return bytes(value).decode("utf-8", "replace")
+    return None
+
+
 def kernel_row(text: str) -> tuple[str, str] | None:
     """The date ("" without one) and the message of a row in which one of the first fields names the kernel as the writer.
 

@@ -292,14 +292,6 @@ def _number(fields: dict[str, Any], *names: str) -> int | None:
     return None
 
 
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(v, int) and 0 <= v < 256 for v in value):
-        return bytes(value).decode("utf-8", "replace")
-    return None
-
-
 _TAG_FIELDS = (
     "SYSLOG_IDENTIFIER",
     "programname",
@@ -318,7 +310,7 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if (fields := exported.json_fields(text)) is None:
         return None
     for key in ("MESSAGE", "log", "message", "msg", "MSG"):
-        if (message := _text(fields.get(key))) is not None:
+        if (message := exported.as_text(fields.get(key))) is not None:
             break
     else:
         return None
