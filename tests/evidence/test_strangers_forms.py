@@ -1149,6 +1149,10 @@ def test_a_run_that_ended_well_has_no_first_cause(text: str) -> None:
     [
         ("--- Stop Module: scf at Sun Mar 1 10:00:00 2026 /rc=_RC_GENERAL_ERROR_ ---", "task_exit"),
         ("start\nmv: cannot stat 'best.pt': No such file or directory", "program_error"),
+        (
+            " ERROR IS A FRIEND OF THE PATIENT.\n            NOBODY\n Error termination request processed by link 9999.",
+            "program_error",
+        ),
         ("Primary job  terminated normally, but 1 process returned\nError: no such mesh", "program_error"),
         ("## Setting up\n## Loading\n## Running\nError: the mesh has no cells", "program_error"),
     ],
