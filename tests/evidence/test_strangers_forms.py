@@ -1135,9 +1135,10 @@ PAGE = "## Support\n\nSee [the guide](https://docs.example.org/a) first.\n\n## B
         "epoch 7 saved\nmv: cannot stat 'parts/*.pt': No such file or directory\n\nreal\t7m1s\nuser\t7m2s",
         "(APIServer pid=7) INFO 08-01 model.py:7] Using max model len 7\n(APIServer pid=7) [transformers] Unrecognized keys in `rope_parameters`: {'full'}",
         "configure:77: cc -V\ncc: error: argument to '-V' is missing (expected 1 value)\nconfigure: exit 0",
+        " writing\n SEARCH: can't locate minimum, use default step\n step:   0.7182\n writing wavefunctions",
         PAGE,
     ],
-    ids=["Molcas", "Molcas, further", "Gaussian's words", "csh's ls", "numbers", "bands", "a pattern", "keys", "configure", "a page"],
+    ids=["Molcas", "Molcas, further", "Gaussian's words", "csh's ls", "numbers", "bands", "a pattern", "keys", "configure", "a default", "a page"],
 )  # fmt: skip
 def test_a_run_that_ended_well_has_no_first_cause(text: str) -> None:
     """Strangers' runs that ended well printed such lines."""
