@@ -9,14 +9,13 @@ gives an instant only when a reference is passed.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.core import digits
-from probing_cluster.evidence import dates
+from probing_cluster.evidence import dates, exported
 
 MAX_LINE_CHARS = 16384
 """Longer lines are cut: the message that matters is at the front."""
@@ -293,14 +292,6 @@ def _number(fields: dict[str, Any], *names: str) -> int | None:
     return None
 
 
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(v, int) and 0 <= v < 256 for v in value):
-        return bytes(value).decode("utf-8", "replace")
-    return None
-
-
 _TAG_FIELDS = (
     "SYSLOG_IDENTIFIER",
     "programname",
@@ -316,14 +307,10 @@ _TAG_FIELDS = (
 
 def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     """journald -o json, docker json-file, fluentd and friends."""
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(fields, dict):
+    if (fields := exported.json_fields(text)) is None:
         return None
     for key in ("MESSAGE", "log", "message", "msg", "MSG"):
-        if (message := _text(fields.get(key))) is not None:
+        if (message := exported.as_text(fields.get(key))) is not None:
             break
     else:
         return None
@@ -355,6 +342,14 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     )
 
 
+def _row(line: PrefixedLine, text: str, reference: datetime | None) -> PrefixedLine | None:
+    """A row of a table that a log store exports."""
+    row = None if line.stamped or line.tag is not None else exported.kernel_row(text)
+    return row and replace(
+        line, at=dates.parse(row[0], reference), tag="kernel", message=row[1], stamped=True
+    )
+
+
 def _peel(line: PrefixedLine, reference: datetime | None) -> PrefixedLine | None:
     """One layer less, or None when the text starts with the message itself."""
     text = line.message
@@ -366,6 +361,8 @@ def _peel(line: PrefixedLine, reference: datetime | None) -> PrefixedLine | None
     if first == "[" and (peeled := _dmesg(line, text)):
         return peeled
     if "0" <= first <= "9" and (peeled := _kmsg(line, text)):
+        return peeled
+    if peeled := _row(line, text, reference):
         return peeled
     return _level(line, text) or _dated(line, text, reference) or _wrapped(line, text)
 

@@ -65,14 +65,14 @@ _WHY_IT_LEAVES = re.compile(
     re.IGNORECASE,
 )
 _NONE = re.compile(
-    r"^Loading required (?:package|namespace): |^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
+    r"^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output files|Updated input files|Input files updated)\b|\bUnrecognized keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?\W{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
     r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
 """Numbers that are called errors, and mere notes."""
 _WELL = re.compile(
-    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|ended? ok)\b",
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(
@@ -207,6 +207,14 @@ def _is_sentence(text: str) -> bool:
     return words >= (2 * _SENTENCE_WORDS if _DECIMAL.search(text) else _SENTENCE_WORDS)
 
 
+_PAGE_MARK = re.compile(
+    r"(?P<heading>\s{0,8}#{1,6} [A-Z][a-z])|.{0,400}\]\((?:https?:|\.{0,2}/|#|[\w./-]{1,80}\.(?:md|rst|html|png))|\s{0,12}```|\s{0,8}(?:!!!|:::|\.\. [a-z-]{3,20}::)(?:\s|$)"
+)
+"""A heading, a link, a fence or a box of a page of documentation; comments of a script look like headings."""
+_PAGE_SIGNS = ("```", "# ", "](", ":::", "!!!", ".. ")
+_PAGE_MARKS = 3
+
+
 def completes(head: str, text: str) -> bool:
     """Whether `text`, right below the line `head`, is the sentence that `head` announces."""
     return head.rstrip().endswith(":") and _below([(1, head), (2, text)], 0) is not None
@@ -226,10 +234,16 @@ class Tail:
 
     def __init__(self) -> None:
         self._lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+        self._marks: deque[tuple[int, bool]] = deque(maxlen=_PAGE_MARKS)
+        """The last lines with a mark of a page, also those that were only shown, and whether it is a heading."""
+        self._last = 0
 
     def add(self, line: int, text: str) -> None:
         """A line of the log, in order."""
         self._lines.append((line, text))
+        self._last = line
+        if any(sign in text for sign in _PAGE_SIGNS) and (mark := _PAGE_MARK.match(text)):
+            self._marks.append((line, mark["heading"] is not None))
 
     def forget(self, line: int) -> None:
         """`line`, the last one, is only shown."""
@@ -238,11 +252,18 @@ class Tail:
 
     def extend(self, first: int, lines: Iterable[str]) -> None:
         """Several consecutive lines, from number `first` on."""
-        self._lines.extend(enumerate(lines, first))
+        for line, text in enumerate(lines, first):
+            self.add(line, text)
+
+    def is_page(self) -> bool:
+        """Whether the log ends with a page of documentation, whose sentences about errors report none."""
+        if len(self._marks) < _PAGE_MARKS or all(is_heading for _, is_heading in self._marks):
+            return False
+        return self._last - self._marks[0][0] <= _LINES
 
     def _last_errors(self) -> JobFinding | None:
         """The first of the errors that the log ends with; None if it ends otherwise."""
-        return self._word(list(self._lines), ended=False)
+        return None if self.is_page() else self._word(list(self._lines), ended=False)
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""

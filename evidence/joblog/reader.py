@@ -375,7 +375,8 @@ class JobLogReader:
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
         self._give_up()
-        self._take_last()
+        if not self._tail.is_page():
+            self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._candidates.add(python.cut_off(self._cut_off[1]))
         if not self._candidates.settled and (word := self._tail.final_error(self._candidates.candidate)):

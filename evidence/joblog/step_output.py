@@ -97,7 +97,7 @@ _TEST_PASSED = re.compile(r"\[ +OK +\] \S|\s{0,16}--- PASS: \S")
 """Lines for the start and the success of a test (GoogleTest, Go), and the first line of a session (pytest, Rust)."""
 _ALL_PASSED = re.compile(
     r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
-    r"|test result: ok\. \d{1,7} passed; 0 failed;|ok {1,2}\t\S{1,300}\t(?:[\d.]{1,12}s|\(cached\))"
+    r"|test result: ok\. \d{1,7} passed; 0 failed;|ok {1,2}\t\S{1,300}\t(?:[\d.]{1,12}s|\(cached\))|configure: exit 0$"
 )
 _OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
 _RAN_LINES = 3
@@ -117,4 +117,7 @@ def tests_passed(text: str, before: Reversible[str]) -> bool:
     if text.startswith("OK"):
         near = islice(reversed(before), _RAN_LINES)
         return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
-    return text.startswith(("===", "test result: ok", "ok ")) and _ALL_PASSED.match(text) is not None
+    return (
+        text.startswith(("===", "test result: ok", "ok ", "configure: exit 0"))
+        and _ALL_PASSED.match(text) is not None
+    )

@@ -47,7 +47,14 @@ _NO_WORD = re.compile(
 """Lines that are no evidence of whether the program went on."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
-_WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
+_ENDED_WELL = re.compile(
+    r"\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b)",
+    re.IGNORECASE,
+)
+"""A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
+_WENT_WELL = re.compile(
+    rf"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b|{_ENDED_WELL.pattern}", re.IGNORECASE
+)
 _ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b", re.IGNORECASE)
 _FILE_TOOL = re.compile(
     r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"

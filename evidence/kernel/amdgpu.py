@@ -65,6 +65,12 @@ FACTS = {
     ("amdgpu", "smu"): fact(
         LOW, _BOTH, "The power controller (SMU) of an AMD GPU does not answer the driver.", _RESET
     ),
+    ("amdgpu", "over_temperature"): fact(
+        HIGH,
+        _HW,
+        "An AMD GPU passed the temperature at which it or the node is switched off.",
+        "Check fans, air flow and the cooling of the GPU before the node runs jobs again.",
+    ),
     ("amdgpu", "xgmi"): fact(
         LOW,
         _HW,
@@ -125,7 +131,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fence_timeout",
         re.compile(
-            r"Waiting for fences timed out|IB test failed on|ib ring test failed|ring \S{1,40} test failed|Fence fallback timer expired|MES (?:failed to respond to|might be in unrecoverable state)|(?:The cp might be|HIQ MQD|cp queue|Resetting wave fronts)\b.*(?:hang|unrecoverable|preempt)",
+            r"Waiting for fences timed out|IB test failed on|ib ring test failed|ring \S{1,40} test failed|Fence fallback timer expired|MES(?: ?\(\d{1,3}(?:, ?\d{1,3})?\))? (?:failed to respond to|might be in unrecoverable state)|(?:qcm|queue) fence wait loop timeout|Failed to (?:evict process queues|evict queue \d|quiesce KFD|suspend process 0x)|(?:The cp might be|HIQ MQD|cp queue|Resetting wave fronts)\b.*(?:hang|unrecoverable|preempt)",
         ),
     ),
     ("page_fault", re.compile(rf"(?:retry |no-retry )?page fault \((?:address|src_id):?{_PROCESS}")),
@@ -140,7 +146,13 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "smu",
         re.compile(
-            r"SMU: (?:I'm not done with your previous command|response:0xFFFFFFFF)|SMU is (?:not responding|unresponsive)|Msg issuing pre-check failed and SMU may be not in the right state|[Ff]ailed to setup smc hw|failed send message:"
+            r"SMU: (?:I'm not done with your previous command|No response msg_reg: |response:0xFFFFFFFF)|SMU is (?:not responding|unresponsive)|Msg issuing pre-check failed and SMU may be not in the right state|[Ff]ailed to setup smc hw|failed send message:|(?:\[powerplay\]\s{0,40})?failed to send message \S{1,10} ret is 65535"
+        ),
+    ),
+    (
+        "over_temperature",
+        re.compile(
+            r"ERROR: (?:GPU over temperature range|GPU HW Critical Temperature Fault|System is going to shutdown due to GPU \w{1,8} CTF)"
         ),
     ),
     (

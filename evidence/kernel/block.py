@@ -46,6 +46,12 @@ FACTS = {
     ("block_io", "md_degraded"): fact(
         LOW, _HW, "A software RAID runs with fewer drives than it should.", _GONE
     ),
+    ("block_io", "raid_event"): fact(
+        LOW,
+        _HW,
+        "A RAID controller reports a critical event of its arrays, drives or battery.",
+        "Ask the controller's own tool which drive or array it is.",
+    ),
     ("block_io", "raid_fault"): fact(HIGH, _HW, "A RAID or SAS controller stopped.", _GONE),
     ("block_io", "image_file"): fact(
         INFO,
@@ -99,7 +105,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "md_fail",
         re.compile(
-            r"md/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|md: (?P<device>\S+) failed - array is dead"
+            r"md/raid[^ ]{0,40}: (?:not enough operational|Cannot continue operation|Too many read errors on (?P<disk>[\w!.-]{1,64}),)|md/raid[^ ]{0,40}: too few disks|md: pers->run\(\) failed|md: (?P<device>\S+) failed - array is dead"
         ),
     ),
     (
@@ -144,7 +150,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "io_error",
         re.compile(
             rf"(?:I/O|timeout|recoverable transport|protection) error, dev {_DEV},? sector \d+"
-            r"|JBD2: (?:Detected IO errors while flushing file data on|(?:Error -5 detected|I/O error(?: detected)?) when updating journal superblock for) (?P<journal>\S+?)\.?(?:\s|$)"
+            r"|journal commit I/O error|JBD2: (?:Detected IO errors while flushing file data on|(?:Error -5 detected|I/O error(?: detected)?) when updating journal superblock for) (?P<journal>\S+?)\.?(?:\s|$)"
         ),
     ),
     (
@@ -156,13 +162,13 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "io_error",
         re.compile(
-            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) Result: hostbyte=|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
+            r"s[dr] \d+:\d+:\d+:\d+: (?:\[(?P<disk>s[dr]\w+)\])?.*(?:(?:FAILED|(?<=\])) {1,2}Result: hostbyte=|failed: Result: hostbyte=DID_(?!OK\b)|Sense Key ?: (?:Not Ready|Aborted Command)|timing out command, waited|attempting (?:task abort|(?:device|target|host) reset))"
         ),
     ),
     (
         "ata_error",
         re.compile(
-            r"(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to IDENTIFY|NCQ disabled due to excessive errors)"
+            r"(?P<device>ata\d+(?:\.\d+)?): (?:exception Emask|irq_stat 0x|failed command:|(?:error|status|SError): \{|.*frozen\b|disabled$|COMRESET failed|hard resetting link|limiting (?:SATA link )?speed|qc timeout|failed to (?:IDENTIFY|read SCR)|revalidation failed|NCQ disabled due to excessive errors)"
         ),
     ),
     (
@@ -171,12 +177,30 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
             rf"nvme(?: {grammar.FULL_PCI}: probe with driver nvme|: probe of {grammar.FULL_PCI}) failed with"
         ),
     ),
+    (
+        "path_failed",
+        re.compile(
+            r"connection\d+:\d+: detected conn error \(\d+\)|session\d+: session recovery timed out after \d+ secs"
+        ),
+    ),
     ("path_failed", re.compile(r"multipath: (?:\S+: )?Failing path (?P<device>[\w:.-]+?)\.?(?:\s|$)")),
     (
         "raid_fault",
         re.compile(
-            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
+            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_?state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|kill adapter|controller dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
             re.IGNORECASE,
+        ),
+    ),
+    (
+        "raid_event",
+        re.compile(
+            rf"(?P<device>megaraid_sas) {grammar.FULL_PCI}: \d{{1,12}} \([^()]{{1,60}}/(?:CRIT|FATAL|DEAD)\) - "
+        ),
+    ),
+    (
+        "io_error",
+        re.compile(
+            r"aacraid: Host (?:adapter (?:abort|reset)|bus reset|device reset) request|(?:scsi )?\d+:\d+:\d+:\d+: resetting (?:logical|physical)\b|resetting scsi \d+:\d+:\d+:\d+\b"
         ),
     ),
     (
@@ -206,7 +230,14 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_error",
         re.compile(
-            rf"EXT[234]-fs error \(device {_DEV}\)|XFS: Internal error XFS_\w|BTRFS: Transaction aborted \(error -\d|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
+            rf"EXT[234]-fs \({_DEV}\): (?:warning: mounting fs with errors|error count since last fsck: [1-9]|(?:initial|last) error at time \d|(?:error: )?(?:unable to read superblock|can't read group descriptor|failed to initialize mballoc)|(?:ext4_check_descriptors: .{{0,80}})?group descriptors corrupted|get root inode failed)"
+            rf"|XFS \({_DEV.replace('device', 'volume')}\): (?:log mount(?:/recovery)? failed|log mount finish failed|Failed to recover|[Ff]ailed to read root inode|Unmount and run xfs_repair)"
+        ),
+    ),
+    (
+        "fs_error",
+        re.compile(
+            rf"EXT[234]-fs error \(device {_DEV}\)|XFS: Internal error XFS_\w|BTRFS: Transaction aborted \(error -\d|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|[iI]/?[oO] error|lost (?:page|super block) write|is missing))"
         ),
     ),
     (
@@ -298,6 +329,12 @@ FAMILY = grammar.LineFamily(
         "limiting SATA link speed",
         "qc timeout",
         "failed to IDENTIFY",
+        "failed to read SCR",
+        "revalidation failed",
+        "aacraid: Host",
+        ": resetting logical",
+        ": resetting physical",
+        "resetting scsi",
         "NCQ disabled",
         "space allocation error",
         "read-only",
@@ -315,6 +352,8 @@ FAMILY = grammar.LineFamily(
         "frozen",
         ": error: {",
         "multipath",
+        "detected conn error",
+        "session recovery timed out",
         "Aborting journal",
         "raid_sas",
         "mpt",

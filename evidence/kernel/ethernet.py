@@ -40,7 +40,7 @@ _WATCHDOG = re.compile(
     r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
 )
 _HANG = re.compile(
-    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|[Tt](?:X|x|ransmit)(?: queue \d{1,4})?[ _][Tt]ime(?:d[ _])?[ _]?out\b|Tx Timeout triggered\b|Found a Tx that wasn't completed on time|TX hasn't completed, qid \d|TX q \d{1,4} is paused for too long|napi handler hasn't been called for a long time|HWC: Request timed out|Transaction timed-out \(op:\d|Detected Tx timeout\b|(?:atlantic|nfp): TX time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|initiating reset due to (?:lost link with pending Tx work|tx timeout)|tx hang(?: detected| \d|$)|TX stuck with port_enabled|Timeout on tx queue|Reset adapter unexpectedly)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|[Tt](?:X|x|ransmit)(?: queue \d{1,4})?[ _][Tt]ime(?:d[ _])?[ _]?out\b|Tx Timeout triggered\b|Found a Tx that wasn't completed on time|TX hasn't completed, qid \d|TX q \d{1,4} is paused for too long|napi handler hasn't been called for a long time|HWC: Request timed out|Transaction timed-out \(op:\d|Detected Tx timeout\b|(?:atlantic|nfp): TX time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|initiating reset due to (?:lost link with pending Tx work|tx timeout)|tx hang(?: detected| \d|$)|TX stuck with port_enabled|\[qede_tx_timeout:\d{1,6}\([^()]{0,40}\)\]|Rebuild failed, unload and reload driver|Timeout on tx queue|Reset adapter unexpectedly)"
 )
 _PHY = re.compile(
     r"[^:\n]{1,80}:[\w:.-]{0,40}: attached PHY driver\b.{0,80}mii_bus:phy_addr=(?P<driver>[A-Za-z]\w{1,20})"
@@ -141,6 +141,8 @@ FAMILY = grammar.LineFamily(
         "TX timed out",
         "link down",
         "MSIX issue",
+        "qede_tx_timeout",
+        "Rebuild failed",
         "attached PHY driver",
     ),
     read=read,

@@ -58,7 +58,7 @@ _PROBE = re.compile(
     rf"(?:mlx[45]_core|hfi1|efa|irdma|bnxt_re): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
 )
 _OURS = re.compile(
-    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|bnxt_en\b.*: QPLIB:|bnxt_en\b.* bnxt_re\d{1,3}:|irdma\b"
+    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|bnxt_en\b.*(?:: QPLIB:| (?:bnxt_re|rocep|rdmap)\w{0,24}:)|bnxt_en\b.*[Ff]irmware |bnxt_en\b.*: Error \(timeout|bnxt_en\b.* bnxt_re\d{1,3}:|irdma\b"
 )
 _CALL = re.compile(r"\w{1,64}:\d{1,6}:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
 _MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
@@ -86,14 +86,14 @@ _PHRASES = (
     (
         "cmd_timeout",
         re.compile(
-            r"(?:cmd\[-?\d+\]: )?\w+\(0x[0-9a-f]+\) (?:timeout\. Will cause a leak of a command resource|No done completion)|(?:The device )?didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|failed to allocate command entry|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timed ?out|Firmware stall detected|command 0x[0-9a-f]+ timed out"
+            r"(?:cmd\[-?\d+\]: )?\w+\(0x[0-9a-f]+\) (?:timeout\. Will cause a leak of a command resource|No done completion)|(?:The device )?didn't send any completion for admin cmd|Wait for completion \(polling\) timeout|FW did not return all pages|failed to allocate command entry|(?:QPLIB: )?cmdq\[0x[0-9a-f]+\]=0x[0-9a-f]+ timed ?out|Firmware stall detected|FW STALL Detected|(?:QPLIB: )?\w{1,40}: FW STALL Detected|Error \(timeout: \d{1,12}\) msg \{|command 0x[0-9a-f]+ timed out"
         ),
     ),
     ("health_compromised", re.compile(r"device's health compromised")),
     (
         "health_fatal",
         re.compile(
-            r"Critical temperature reached! Forcing device into freeze mode|synd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|[Dd]evice is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
+            r"Critical temperature reached! Forcing device into freeze mode|synd 0x0*[1-9a-f][0-9a-f]*: |Fatal error (?:\d+ )?detected|PCI slot (?:\d+ )?is unavailable|starting health recovery flow|[Dd]evice is in fatal|health recovery (?:flow aborted|failed)|Health issue observed.*severity\([0-3]\)|Fatal firmware reset event|Firmware reset (?:timeout|aborted)|Internal error detected|handling bad device here|mlx5_error_sw_reset:\d+:\(pid \d+\): start"
         ),
     ),
     (

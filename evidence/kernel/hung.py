@@ -62,7 +62,7 @@ _SOFT = re.compile(
     r"(?:BUG: )?soft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?"
 )
 _HARD = re.compile(
-    r"(?:Watchdog |CPU \d{1,9} )?(?:detected )?hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|CPU ?(?P<other>\d{1,18}):? (?:self-detected )?[Hh]ard LOCKUP"
+    r"(?:CPU ?\d{1,9}:? )?(?:Watchdog )?(?:detected )?hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|CPU ?(?P<other>\d{1,18}):? (?:self-detected )?[Hh]ard LOCKUP"
 )
 _RCU = re.compile(
     r"rcu\w{0,24} (?:self-detected stall on CPU|detected (?:expedited )?stalls on (?:CPUs/)?tasks|kthread (?:starved for|timer wakeup didn't happen))"
@@ -70,7 +70,7 @@ _RCU = re.compile(
 _WORKQUEUE = re.compile(r"BUG: workqueue lockup")
 _PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
 _OOPS = re.compile(
-    r"BUG: unable to handle|Oops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map) in process|Unable to handle kernel (?:NULL pointer|paging request)|(?:invalid opcode|divide error|stack segment|double fault|bounds|int3|invalid TSS|segment not present|alignment check|control protection|overflow|simd exception|page fault): 0000 \[#\d"
+    r"BUG: unable to handle|Oops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map|cache) in process|BUG: scheduling while atomic: |BUG: spinlock (?:bad magic|lockup suspected|recursion)|BUG: stack guard page was hit|PANIC: double fault|VERIFY\d?[SUPB]?\(.{1,600}\) failed(?: \(|\s*$)|PANIC at \S{1,200}\.c:\d|Unable to handle kernel (?:NULL pointer|paging request)|(?:invalid opcode|divide error|stack segment|double fault|bounds|int3|invalid TSS|segment not present|alignment check|control protection|overflow|simd exception|page fault): 0000 \[#\d"
 )
 _FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
 _PIDS = re.compile(r"cgroup: fork rejected by pids controller in (?P<cgroup>\S+)")
@@ -149,6 +149,8 @@ FAMILY = grammar.LineFamily(
         "general protection",
         "Unable to handle kernel",
         "[#",
+        "PANIC",
+        "VERIFY",
         "Internal error: ",
         "file-max",
         "fork rejected",

@@ -57,7 +57,7 @@ _KILLED = re.compile(
     r"(?:(?:Memory failure: 0x[0-9a-f]+:|MCE(?: 0x[0-9a-f]+)?:) )?(?:[Kk]illing|Sending SIGBUS to) (?P<name>.{1,32}?):(?P<pid>\d{1,18})(?: early)? due to hardware memory corruption"
 )
 _FATAL = re.compile(
-    r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
+    r"event severity: (?P<sev>fatal|recoverable|corrected|info)|System Fatal error|Uncorrected(?:, |\b.*error)|Deferred error"
 )
 _CPER = re.compile(
     r"\{(?P<record>\d{1,9})\}\[Hardware Error\]:\s+(?:event severity: (?P<severity>\w+)|section_type: (?P<section>[\w ]{1,40})|device_id: )"

@@ -26,7 +26,7 @@ _TAG = re.compile(
     r"|\w{1,64}:\d{1,6}:\((?:pid|irq) ?\d{1,18}\):\s*"
     r"|(?:mlx[45]_?(?:core|ib|en|\d{1,4})|hfi1(?:_\d{1,4})?|bnxt_(?:re|en)\d{0,4}|irdma\d{0,4}|rdmap\w{1,16}|rocep\w{1,16}):\s?"
     r"|(?:\{\d{1,9}\})?\[Hardware Error\]:\s*"
-    r"|\[drm(?::\w{1,64}(?: \[\w{1,32}\])?)?\]\s*|\*ERROR\*\s*|\[(?:gfxhub|mmhub)\d{0,3}\]\s*"
+    r"|\[drm(?: (?:ERROR|WARN\w{0,3}|INFO) )?(?::\w{1,64}(?: \[\w{1,32}\])?)?\]\s*|\*ERROR\*\s*|\[(?:gfxhub|mmhub)\d{0,3}\]\s*"
     r"|(?:mce|rcu|watchdog|NMI watchdog|INFO|AER|DPC|pciehp|RAS|ACPI|amdgpu|amdkfd|kfd|DMAR|iommu|AMD-Vi|"
     r"blk_update_request|print_req_error|end_request|device-mapper|WARNING):\s*)"
 )

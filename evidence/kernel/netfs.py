@@ -70,7 +70,7 @@ _NFS = (
     (
         "reclaim",
         re.compile(
-            r"(?:(?:NFS|nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w*:? .*failed)",
+            r"(?:(?:NFS|_{0,2}nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w*:? .*failed)",
             re.IGNORECASE,
         ),
     ),
@@ -84,7 +84,7 @@ _NFS = (
     (
         "error",
         re.compile(
-            r"NFS: server (?P<device>\S{1,253}) error|nfs4?\w*:? .*unhandled error|NFS: Server (?P<other>\S{1,253}) reports our clientid is in use|NFSv4: state recovery failed|NFS: v4 server .* (?:returned|failed)|nfs: RPC call returned error|NFS: \w+ .*error[ =:]+-?\d+"
+            r"NFS: server (?P<device>\S{1,253}) error|(?:NFS: )?nfs4?\w*:? .*unhandled error|NFS: Server (?P<other>\S{1,253}) reports our clientid is in use|NFSv4: state recovery failed|NFS: v4 server .* (?:returned|failed)|nfs: RPC call returned error|NFS: \w+ .*error[ =:]+-?\d+"
         ),
     ),
 )
@@ -128,7 +128,7 @@ _BEEGFS = re.compile(r"[Bb]ee(?:GFS|gfs)\b")
 _BEEGFS_LOST = re.compile(
     r"[Cc]onnect failed|[Uu]nable to connect|[Cc]ommunication (?:error|timeout)|[Cc]onnection (?:error|lost|refused)|[Rr]eceive(?:d)? (?:interrupted|timed out)|unreachable|offline"
 )
-_BEEGFS_ERROR = re.compile(r"[Ee]rror\b|failed\b")
+_BEEGFS_ERROR = re.compile(r"[Ee]rror\b|failed\b|[Cc]ouldn't\b")
 _CEPH = r"ceph: (?:\[[\w -]{1,80}\]: {1,2})?(?P<mds>mds\d+) "
 _OTHER = (
     (
@@ -138,7 +138,7 @@ _OTHER = (
     (
         "not_responding",
         re.compile(
-            rf"libceph(?: \([0-9a-f-]{{36}} e\d{{1,10}}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|{_CEPH}(?:hung|caps (?:went )?stale|closed our session)"
+            rf"libceph(?: \([0-9a-f-]{{36}} e\d{{1,10}}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|libceph: connect \S{{1,80}} error -\d|{_CEPH}(?:hung|caps (?:went )?stale|closed our session)"
         ),
     ),
     (

@@ -99,13 +99,13 @@ _GSP = (
     (
         "unresponsive",
         re.compile(
-            rf"{_WHERE}(?:GSP core unresponsive|GSP-RM unresponsive|[Hh]eartbeat timed out)|NVRM:\s+(?:GPU\d{{1,3}} )?_kgsp\w+: (?:GPU\d{{1,3}} )?sanity check failed"
+            rf"{_WHERE}(?:Rate limiting GSP RPC error prints for GPU |GSP core unresponsive|GSP-RM unresponsive|(?:GSP RM )?[Hh]eartbeat timed out)|NVRM:\s+(?:GPU\d{{1,3}} )?_kgsp\w+: (?:GPU\d{{1,3}} )?sanity check failed"
         ),
     ),
     (
         "boot_failed",
         re.compile(
-            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|[Ff]ailed to wait for GFW[_ ](?:BOOT|boot)|[^'\"]{{0,60}}cannot (?:proceed with booting GSP|initialize GSP-RM))"
+            rf"{_WHERE}(?:Cannot initialize GSP firmware RM|failed to execute FWSEC|[Ff]ailed to wait for GFW[_ ](?:BOOT|boot)|[^'\"]{{0,60}}cannot (?:proceed with booting GSP|initialize GSP-RM))"
         ),
     ),
     (
@@ -127,7 +127,7 @@ _MISMATCH = re.compile(
     r"NVRM: API mismatch: the client (?:'(?P<name>[^']{1,64})' \(pid (?P<pid>\d{1,18})\))?|\bnvidia-nvswitch: Version mismatch, kernel version"
 )
 _ASSERT = re.compile(
-    r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:) (?:GPU\d{1,3} )?(?:[^\s'\"]{1,96} ){0,3}Assertion failed|NVRM: (?:GPU\d{1,3} )?nvAssert\w*"
+    r"(?:NVRM:|nvidia-[a-z]+:|NVSwitch:) (?:GPU\d{1,3} )?(?:[^\s'\"]{1,96} ){0,3}Assertion failed|NVRM: (?:GPU\d{1,3} )?nv(?:Assert|Check)\w*"
 )
 _BAR = re.compile(
     rf"NVRM: (?:This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M(?: @ \w{{1,20}} \(PCI:(?P<pci>{grammar.PCI})\))?)"

@@ -284,7 +284,7 @@ _IOMMU_ARM = re.compile(
 )
 """The first two report a device's access that is not mapped; version 3 prints the event's number."""
 _IOMMU_STATUS = re.compile(
-    r"AMD-Vi: Completion-Wait loop timed out|(?:AMD-Vi: )?(?:Completion-Wait|IOTLB_INV_TIMEOUT)"
+    r"(?:DMAR: )?VT-d detected Invalidation (?:Queue|Time-?out|Completion) Error|AMD-Vi: Completion-Wait loop timed out|(?:AMD-Vi: )?(?:Completion-Wait|IOTLB_INV_TIMEOUT)"
 )
 
 
@@ -308,7 +308,7 @@ def read_iommu(message: str, _context: KernelContext) -> KernelFinding | None:
 
 IOMMU_FAMILY = grammar.LineFamily(
     name="iommu",
-    triggers=("Event logged [", "DMAR", "Request device [", "AMD-Vi", "arm-smmu"),
+    triggers=("Event logged [", "DMAR", "Request device [", "VT-d detected", "AMD-Vi", "arm-smmu"),
     read=read_iommu,
     facts=IOMMU_FACTS,
 )

@@ -42,7 +42,7 @@ FIRST = {
     # shells and loggers
     "zsh's pattern": ("merging\n/var/spool/slurmd/job7/slurm_script:5: no matches found: parts/*.csv", 2, "program_error"),
     "zsh's command": ("start\n/var/spool/slurmd/job7/slurm_script:4: command not found: trian", 2, "command_not_found"),
-    "tcsh's pattern": ("start\nls: No match.", 2, "program_error"),
+    "tcsh's pattern": ("start\ncp: No match.", 2, "program_error"),
     "a logger of JSON": ('{"ts":"1","level":"info","msg":"start"}\n{"ts":"2","level":"error","msg":"part 3 has another checksum"}', 2, "program_error"),
     "a logger of fields": ('time=1 level=info msg="start"\ntime=2 level=error msg="part 3 has another checksum"', 2, "program_error"),
     "an exception whose class is private": (TRACE + "pool._queue._NoSuchTask: task 7 is in no queue", 4, "python_exception"),

@@ -485,6 +485,63 @@ def test_forms_of_round_21_and_22(line: str, kind: str, code: str) -> None:
     assert reader.KernelReader().read_line(f"kernel: overlayfs: failed to resolve '{line}'") is None
 
 
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ("hung_task/hard_lockup low", "watchdog: CPU5: Watchdog detected hard LOCKUP on cpu 4"),
+        ("panic/oops low", "BUG: scheduling while atomic: python3/77/0x00000002"),
+        ("panic/oops low", "PANIC: double fault, error_code: 0x0"),
+        ("panic/oops low", "VERIFY3U(a->b, ==, c) failed (1 == 2)"),
+        ("panic/oops low", "PANIC at arc.c:77:arc_buf_fill()"),
+        ("none", "VERIFY the cables: all failed"),
+        ("amdgpu/fence_timeout low", "amdgpu 0000:07:00.0: amdgpu: MES(1, 0) failed to respond to msg=MISC"),
+        ("amdgpu/fence_timeout low", "amdgpu: qcm fence wait loop timeout expired"),
+        ("amdgpu/smu low", "amdgpu 0000:07:00.0: amdgpu: SMU: No response msg_reg: 9 resp_reg: 0"),
+        ("amdgpu/smu low", "amdgpu: [powerplay] failed to send message 171 ret is 65535"),
+        ("none", "amdgpu: [powerplay] failed to send message 171 ret is 254"),
+        ("amdgpu/over_temperature high", "amdgpu 0000:07:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!"),
+        ("amdgpu/ring_timeout low", "[drm ERROR :amdgpu_job_timedout] ring gfx_0.0.0 timeout, signaled seq=7, emitted seq=8"),
+        ("gsp/unresponsive low", "NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:07:00 (printing 1 of every 30).  The GPU likely needs to be reset."),
+        ("gsp/boot_failed high", "NVRM: GPU3 kgspExecuteFwsec_TU102: failed to execute FWSEC for FRTS: FRTS error code 0x1"),
+        ("driver/assertion info", "NVRM: nvCheckOkFailedNoLog: Check failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned from x"),
+        ("block_io/raid_event low", "megaraid_sas 0000:18:00.0: 777 (700000001s/0x0001/CRIT) - VD 03/0 is now DEGRADED"),
+        ("none", "megaraid_sas 0000:18:00.0: 778 (700000002s/0x0020/INFO) - Patrol Read complete"),
+        ("block_io/raid_fault high", "megaraid_sas 0000:18:00.0: FW detected to be in faultstate, restarting it..."),
+        ("block_io/io_error low", "aacraid: Host adapter abort request (0,1,7,0)"),
+        ("block_io/io_error low", "hpsa 0000:03:00.0: scsi 0:0:7:0: resetting logical  Direct-Access HP LOGICAL VOLUME"),
+        ("block_io/io_error low", "sd 7:0:0:0: [sdq] Read Capacity(16) failed: Result: hostbyte=DID_NO_CONNECT driverbyte=DRIVER_OK"),
+        ("none", "sd 7:0:0:0: [sdq] Read Capacity(16) failed: Result: hostbyte=DID_OK driverbyte=DRIVER_SENSE"),
+        ("block_io/io_error low", "sd 0:2:7:0: [sdq]  Result: hostbyte=DID_BAD_TARGET driverbyte=DRIVER_OK"),
+        ("block_io/io_error low", "journal commit I/O error"),
+        ("block_io/path_failed low", "session7: session recovery timed out after 120 secs"),
+        ("block_io/md_fail high", "md/raid0:md7: too few disks (1 of 2) - aborting!"),
+        ("block_io/ata_error low", "ata7.00: revalidation failed (errno=-5)"),
+        ("block_io/fs_error low", "EXT4-fs (sdq1): error count since last fsck: 7"),
+        ("none", "EXT4-fs (sdq1): error count since last fsck: 0"),
+        ("block_io/image_file info", "EXT4-fs (loop7): error count since last fsck: 7"),
+        ("block_io/fs_error low", "XFS (dm-7): log mount/recovery failed: error -117"),
+        ("none", "XFS (sdq): Invalid superblock magic number"),
+        ("block_io/fs_error low", "BTRFS warning (device dm-7): lost super block write due to IO error on /dev/sdq (-5)"),
+        ("iommu/event low", "DMAR: VT-d detected Invalidation Time-out Error: SID 700"),
+        ("mce/detail high", "[Hardware Error]: System Fatal error."),
+        ("eth_link/tx_timeout low", "qede 0000:05:00.0: [qede_tx_timeout:7(eno7)]Tx timeout!"),
+        ("ib_link/cmd_timeout low", "bnxt_en 0000:41:00.0: QPLIB: bnxt_re_is_fw_stalled: FW STALL Detected. cmdq[0xe]=0x3 waited (36 > 35) msec active 1"),
+        ("ib_link/health_fatal high", "bnxt_en 0000:41:00.0 eth7: Fatal firmware reset event, data1: 0x2, data2: 0x7, min wait 1 ms, max wait 2 ms"),
+        ("none", "bnxt_en 0000:41:00.0 eth7: Firmware reset request successful."),
+        ("ib_link/init_failed high", "bnxt_en 0000:41:00.0 rocep65s0f0: Failed to create HW CQ"),
+        ("nfs/error info", "NFS: nfs4_reclaim_open_state: unhandled error -10026"),
+        ("nfs/reclaim info", "NFS: __nfs4_reclaim_open_state: Lock reclaim failed!"),
+        ("filesystem/not_responding info", "libceph: connect (2)10.7.7.7:3300 error -101"),
+        ("beegfs/error info", "beegfs: mount(77): App (init local node info): Couldn't find any usable NIC"),
+    ],
+)  # fmt: skip
+def test_forms_of_round_47(found: str, line: str) -> None:
+    """Each is read where it begins its message, and what only looks like it is not."""
+    read = reader.KernelReader().read_line(f"[ 77.000001] {line}")
+    assert (f"{read[1].kind}/{read[1].code} {read[1].severity}" if read else "none") == found
+    assert reader.KernelReader().read_line(f"kernel: overlayfs: failed to resolve '{line}'") is None
+
+
 def test_a_message_that_journald_writes_as_bytes_is_read() -> None:
     """`journalctl -o json` gives a list of numbers where a message has an escape or is no UTF-8."""
     xid = b"NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=p, DBE"

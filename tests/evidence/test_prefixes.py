@@ -100,6 +100,14 @@ def test_the_message_is_what_remains(stack: str) -> None:
         '{"log": "' + MESSAGE + '\\n", "stream": "stderr", "time": "2024-05-01T10:00:00.1Z"}',
         'time="2024-05-01T10:00:00Z" level=error msg="' + MESSAGE + '"',
         "Jan 21 11:18:36 n1 kernel: message repeated 9 times: [" + MESSAGE + "]",
+        '{"_source": {"@timestamp": "2024-05-01T10:00:00Z", "process": {"name": "kernel"}, "message": "'
+        + MESSAGE
+        + '"}}',
+        '{"labels": {"transport": "kernel"}, "line": "' + MESSAGE + '", "timestamp": "2024-05-01T10:00:00Z"}',
+        '"2024-05-01 10:00:00","n1","kern","err","[ 77.000001] ' + MESSAGE + '"',
+        '"May 1, 2024 @ 10:00:00.123",n1,kernel,"' + MESSAGE + '"',
+        "n1|kern.err|1714557600.000001|" + MESSAGE,
+        "2024-05-01T10:00:00Z;n1;kernel;" + MESSAGE,
     ],
 )
 def test_wrapped_messages_are_unwrapped(line: str) -> None:

@@ -1118,3 +1118,46 @@ def test_how_long_an_exception_waited(error: str, waited_ms: int | None) -> None
         ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>', error]
     )
     assert found.detail.get("unanswered_ms") == waited_ms
+
+
+PAGE = "## Support\n\nSee [the guide](https://docs.example.org/a) first.\n\n## Building\n\nIf a library that you\nrequire is not available then please contact the\n[desk](https://desk.example.org/)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--- Stop Module:  gateway at Sun Mar 1 10:00:00 2026 /rc=0 ---\n     Happy landing!",
+        "--- Stop Module: alaska at Sun Mar 1 10:00:00 2026 /rc=_RC_INVOKED_OTHER_MODULE_ ---\n--- Start Module: mclr ---",
+        " ERROR IS A FRIEND OF THE PATIENT.\n            NOBODY\n Job cpu time:       0 days\n Normal termination of Gaussian 16 at Sun Mar 1.",
+        "EXECUTION OF GAMESS TERMINATED NORMALLY\nFiles used on the master node:\nls: No match.\nls: No match.\nSun Mar 1",
+        "start\nError: 9.707030e-01, GPU Time: 5914.9\nError: 8.700410e-01, GPU Time: 11451.1",
+        "     total cpu time spent up to now is      777.1 secs\n     c_bands:  1 eigenvalues not converged",
+        "epoch 7 saved\nmv: cannot stat 'parts/*.pt': No such file or directory\n\nreal\t7m1s\nuser\t7m2s",
+        "(APIServer pid=7) INFO 08-01 model.py:7] Using max model len 7\n(APIServer pid=7) [transformers] Unrecognized keys in `rope_parameters`: {'full'}",
+        "configure:77: cc -V\ncc: error: argument to '-V' is missing (expected 1 value)\nconfigure: exit 0",
+        " writing\n SEARCH: can't locate minimum, use default step\n step:   0.7182\n writing wavefunctions",
+        PAGE,
+    ],
+    ids=["Molcas", "Molcas, further", "Gaussian's words", "csh's ls", "numbers", "bands", "a pattern", "keys", "configure", "a default", "a page"],
+)  # fmt: skip
+def test_a_run_that_ended_well_has_no_first_cause(text: str) -> None:
+    """Strangers' runs that ended well printed such lines."""
+    assert first(*text.split("\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("--- Stop Module: scf at Sun Mar 1 10:00:00 2026 /rc=_RC_GENERAL_ERROR_ ---", "task_exit"),
+        ("start\nmv: cannot stat 'best.pt': No such file or directory", "program_error"),
+        (
+            " ERROR IS A FRIEND OF THE PATIENT.\n            NOBODY\n Error termination request processed by link 9999.",
+            "program_error",
+        ),
+        ("Primary job  terminated normally, but 1 process returned\nError: no such mesh", "program_error"),
+        ("## Setting up\n## Loading\n## Running\nError: the mesh has no cells", "program_error"),
+    ],
+)
+def test_what_only_looks_like_a_good_end_hides_no_error(text: str, kind: str) -> None:
+    """The counterparts of the lines above."""
+    assert first(*text.split("\n")) == [kind]

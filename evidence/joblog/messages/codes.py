@@ -108,7 +108,7 @@ _SETTING = re.compile(
 )
 """Cray's MPI about a setting that the job's layout does not fit."""
 _BOTCHED = re.compile(
-    r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: MPI_COMM_WORLD rank|--- Stop Module: .{1,200} /rc=(?!_RC_ALL_IS_WELL_)\S|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
+    r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: MPI_COMM_WORLD rank|--- Stop Module: .{1,200} /rc=(?!0\b|_RC_(?:ALL_IS_WELL|INVOKED_OTHER_MODULE|CONTINUE_\w{1,20}|DO_TASKS|EXIT_EXPECTED|EXIT_UNIX_LOOP)_)\S|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
     r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """A bad end without a reason."""
