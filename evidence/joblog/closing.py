@@ -67,7 +67,7 @@ _WHY_IT_LEAVES = re.compile(
 _NONE = re.compile(
     r"^Loading required (?:package|namespace): |^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?\W{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
-    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}[\d.eE+-]{1,20}\W{0,3}$|\?$",
+    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
 """Numbers that are called errors, and mere notes."""

@@ -12,7 +12,10 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages
 
 _LAST = re.compile(
-    r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S|(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|fatal|abort)\s{0,2}[:!]{1,3} {1,3}(?=\S)"
+    r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S|(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|ERR|Err|fatal|abort)\s{0,8}[:!>]{1,3} {1,3}(?=\S)"
+    r"|[\[(<] ?(?:ERROR|FATAL|CRITICAL|SEVERE|CRIT|EMERG|ALERT) ?[\])>]:?\s{1,4}(?=\S)|-[EF]- (?=\S)|E: (?=[A-Z])|\[(?:ERROR|CRITICAL|FATAL)\|[^\]\n]{1,80}\] (?=\S)|\[[EC] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d[^\]\n]{0,60}\] (?=\S)"
+    r"|(?:\[\[[^\]\n]{1,24}\],?\w{0,8}\]? |\[[\d,]{3,24}\] )?(?:ORTE|OPAL|PMIX|PRTE)_ERROR_LOG: \S|[A-Z][A-Z\d_]{1,30}_(?:ERROR|FATAL): (?![\d.e+%-]{1,24}(?:\s|$))(?=\S)"
+    r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?)(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
     r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
     r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
     r"|(?:[\w.@-]{1,40}=(?:\"[^\"]{0,200}\"|\S{1,120}) ){0,4}(?:level|lvl|severity)=\"?(?i:error|fatal|critical|panic)\"? (?=.{0,400}=)"
@@ -37,6 +40,18 @@ _LAST = re.compile(
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
 """A line that calls itself an error; it counts only at the end of the log."""
+_WORST = r"(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG(?:ENCY)?|ALERT|CRIT)"
+_STAMP = re.compile(
+    r"\W{0,2}(?:(?:[A-Z][a-z]{2}|\d[\d/.-]{0,9}),?[ T_-]{1,2}){0,4}\d\d[:-]\d\d[:-]\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[AP]M|[+-]\d\d:?\d\d))?(?: (?:[A-Z]{3,4} )?\d{4})?(?=[\s\]|:,)])"
+)
+"""The time with which a logger's line begins."""
+_OF_LOGGER = re.compile(
+    r"(?:[\s|:,\])-]{1,4}[A-Za-z_]\w{0,60}(?=[\s|:,\])-]))?"
+    r"(?:[\s|:,\])-]{1,4}(?:\[(?!INFO|DEBUG|NOTICE|NOTE|TRACE|WARN)[^\[\]\n]{1,60}\]|\([^()\n]{1,40}\)|<[^<>\n]{1,40}>|[A-Za-z_]\w{0,60}(?:[.$/#@:-]{1,2}\w{1,60}){1,8}|[A-Za-z_]\w{0,60}(?=\s?[|:\]-])|\d{1,10})){0,4}?"
+    rf"[\s|:,\])-]{{0,4}}(?:{_WORST}|[\[(<] ?(?:{_WORST}|(?:emerg|alert|crit|error|fatal))) ?[\])>]?(?=[\s:|/-])[\s:|/-]{{1,12}}(?![\d.e+%-]{{1,24}}(?:\s|$))(?=\S)"
+)
+_BETTER = re.compile(r"[\s|:,\])\[(<-]{0,6}(?:INFO|DEBUG|NOTICE|NOTE|TRACE|VERBOSE|WARN(?:ING)?)\b")
+"""Behind the time: the logger's names, the level of an error, and a message that is no number."""
 _ENDED_BY_SIGNAL = re.compile(
     r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
 )
@@ -55,7 +70,17 @@ _NO_LAST = re.compile(
 
 def is_error(text: str) -> bool:
     """Whether a line calls itself an error, even if it does not count as one."""
-    return _LAST.match(text.strip()) is not None
+    text = text.strip()
+    return _LAST.match(text) is not None or _of_logger(text)
+
+
+def _of_logger(text: str, *, dated: bool = False) -> bool:
+    """Whether a logger gives the line the level of an error; `dated`: the time in front of it is already gone."""
+    stamp = _STAMP.match(text)
+    if stamp is None and not dated:
+        return False
+    rest = text[stamp.end() :] if stamp else f" {text}"
+    return _OF_LOGGER.match(rest) is not None and not _BETTER.match(rest)
 
 
 def is_known(text: str) -> bool:
@@ -67,7 +92,7 @@ def find(record: Record) -> JobFinding | None:
     """The finding of a line that calls itself an error; it ended the program only if hardly anything follows."""
     text = record.text.strip()
     last = _LAST.match(text)
-    calls_itself_one = last is not None or record.is_error
+    calls_itself_one = last is not None or record.is_error or _of_logger(text, dated=record.dated)
     if not calls_itself_one and not _SIGNAL_WORD.search(text):
         return None
     if mention.is_speech(record.text) or mention.begins_with_speaker(text) or _NO_LAST.search(text):
@@ -117,6 +142,21 @@ TRIGGERS = (
     "[error]",
     "[Error]",
     "[fatal]",
+    "ERR: ",
+    "Err: ",
+    "(Error)",
+    "(Fatal)",
+    "[E ",
+    "[C ",
+    "-E- ",
+    "-F- ",
+    "E: ",
+    "emerg]",
+    "alert]",
+    "crit]",
+    "CRIT",
+    "EMERG",
+    "ALERT",
     "NetCDF: ",
     "SEVERE",
     "Caused by: ",

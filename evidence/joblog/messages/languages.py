@@ -104,7 +104,9 @@ _PLACE = re.compile(
     re.IGNORECASE,
 )
 """The place of the error, between a heading and its sentence."""
-_LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: ")
+_LAUNCHER = re.compile(
+    r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"
+)
 """A launcher's message is not the error that a program's heading announces."""
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
@@ -178,10 +180,15 @@ def heading(
     return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 
+_DEATH = re.compile(r"(?:[Rr]eason ?: )?(?P<segv>Segmentation (?:fault|violation))?(?:Bus error|Floating point exception|Illegal instruction)?\W{0,3}$")
+
+
 def _sentence(record: Record, context: JoblogContext) -> JobFinding:
     """The error that a heading above announced; its message has both."""
     context.head_line = 0
     sentence = replace(record, text=f"{context.head}: {record.text.strip()}")
+    if (death := _DEATH.match(record.text.strip())) and len(death[0]) > 8:
+        return make(FACTS, "segfault" if death["segv"] else "process_crashed", sentence, role=LineRole.ROOT)
     if slurm.is_container(context.head):
         return slurm.container(sentence)
     if context.head_raised:
