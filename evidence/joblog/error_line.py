@@ -15,6 +15,11 @@ _LAST = re.compile(
     r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S|(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|ERR|Err|fatal|abort)\s{0,8}[:!>]{1,3} {1,3}(?=\S)"
     r"|[\[(<] ?(?:ERROR|FATAL|CRITICAL|SEVERE|CRIT|EMERG|ALERT) ?[\])>]:?\s{1,4}(?=\S)|-[EF]- (?=\S)|E: (?=[A-Z])|\[(?:ERROR|CRITICAL|FATAL)\|[^\]\n]{1,80}\] (?=\S)|\[[EC] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d[^\]\n]{0,60}\] (?=\S)"
     r"|(?:\[\[[^\]\n]{1,24}\],?\w{0,8}\]? |\[[\d,]{3,24}\] )?(?:ORTE|OPAL|PMIX|PRTE)_ERROR_LOG: \S|[A-Z][A-Z\d_]{1,30}_(?:ERROR|FATAL): (?![\d.e+%-]{1,24}(?:\s|$))(?=\S)"
+    r"|[\w./+-]{1,60}(?:\(\))?: (?:ERROR|Error|FATAL|Fatal)\b[:\s]{1,3}(?![\d.e+%-]{1,24}(?:\s|$)|(?i:nan|inf)\b)(?=[\w'\"`/(])|lib(?:gomp|fabric|rdmacm|ibverbs|cufile)\S{0,20}: .{0,120}?\b(?:error|failed)\b|Lib\w{2,30} (?:fatal )?error: (?=\S)"
+    r"|\W{0,6}(?:[A-Za-z][\w:+-]{1,40} ){0,2}(?:[A-Za-z]\w{0,30}::)?(?:exception|EXCEPTION|Exception)(?: caught| thrown| raised)?: (?=[^\W\d])"
+    r"|\[[a-z]\w{2,40}\] (?:[Ff]ail(?:ed|ure)?|[Ff]atal|[Aa]bort\w{0,4}|[Cc]an ?not|[Cc]an't|[Cc]ould not|[Uu]nexpected|[Ii]nvalid|[Uu]nable|[Ee]rror|[Nn]o)\b|\[[\da-f -]{1,40}\]\s{1,3}[\d.]{1,16} \{[56]\}\{[\w ]{1,40}\}: (?=\S)"
+    r"|(?:gzip|gunzip|bzip2|bunzip2|xz|unxz|lzma|zstd|lz4|pigz|7z|kinit|mount|umount|fusermount3?|squashfuse\w{0,4}|newgrp|chroot): (?!.{0,120}(?:\bwarning\b|already (?:exists|mounted)))\S|sudo: (?!unable to resolve host)\S|timeout: (?:sending signal|failed to run)\b"
+    r"|(?:if|set|setenv|unsetenv|while|foreach|switch|unset|@): (?:Expression Syntax|Empty if|Improper then|Too (?:many|few) arguments|Variable name must .{5,40}|Badly formed number)\.$|cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b|% (?:Variable is undefined|Attempted to|Unable to|Type conversion error|Program caused|Syntax error|Execution halted at)\b|(?:CRITICAL|FATAL):[\w.]{1,80}:(?=\S)"
     r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?)(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
     r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
     r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
@@ -142,6 +147,43 @@ TRIGGERS = (
     "[error]",
     "[Error]",
     "[fatal]",
+    *(f"{word}: " for word in ("xception", "EXCEPTION", "caught", "thrown", "raised")),
+    *(
+        f"{tool}: "
+        for tool in ("gzip", "gunzip", "bzip2", "bunzip2", "xz", "lzma", "zstd", "lz4", "pigz", "7z")
+    ),
+    *(
+        f"{tool}: "
+        for tool in ("kinit", "mount", "mount3", "sudo", "newgrp", "chroot", "timeout: sending signal")
+    ),
+    "timeout: failed to run",
+    "squashfuse",
+    *(f"Too {much} arguments." for much in ("many", "few")),
+    *("Expression Syntax.", "Empty if.", "Improper then.", "Variable name must ", "Badly formed number."),
+    *(f"cdo {blanks}" for blanks in (" ", "(")),
+    *(
+        f"% {words}"
+        for words in (
+            "Variable is",
+            "Attempted",
+            "Unable",
+            "Type conv",
+            "Program caused",
+            "Syntax",
+            "Execution halted",
+        )
+    ),
+    *("{5}{", "{6}{", "libgomp: ", "libfabric:", "librdmacm: ", "libibverbs: ", "libcufile", "Libomp"),
+    *(
+        f"] {letters}"
+        for word in ("fail", "fatal", "abort", "cannot", "can't", "could not")
+        for letters in (word, word.capitalize())
+    ),
+    *(
+        f"] {letters}"
+        for word in ("unexpected", "invalid", "unable", "error", "no ")
+        for letters in (word, word.capitalize())
+    ),
     "ERR: ",
     "Err: ",
     "(Error)",
