@@ -20,7 +20,10 @@ _LAST = re.compile(
     r"|\[[a-z]\w{2,40}\] (?:[Ff]ail(?:ed|ure)?|[Ff]atal|[Aa]bort\w{0,4}|[Cc]an ?not|[Cc]an't|[Cc]ould not|[Uu]nexpected|[Ii]nvalid|[Uu]nable|[Ee]rror|[Nn]o)\b|\[[\da-f -]{1,40}\]\s{1,3}[\d.]{1,16} \{[56]\}\{[\w ]{1,40}\}: (?=\S)"
     r"|(?:gzip|gunzip|bzip2|bunzip2|xz|unxz|lzma|zstd|lz4|pigz|7z|kinit|mount|umount|fusermount3?|squashfuse\w{0,4}|newgrp|chroot): (?!.{0,120}(?:\bwarning\b|already (?:exists|mounted)))\S|sudo: (?!unable to resolve host)\S|timeout: (?:sending signal|failed to run)\b"
     r"|(?:if|set|setenv|unsetenv|while|foreach|switch|unset|@): (?:Expression Syntax|Empty if|Improper then|Too (?:many|few) arguments|Variable name must .{5,40}|Badly formed number)\.$|cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b|% (?:Variable is undefined|Attempted to|Unable to|Type conversion error|Program caused|Syntax error|Execution halted at)\b|(?:CRITICAL|FATAL):[\w.]{1,80}:(?=\S)"
-    r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?)(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
+    r"|(?:\*\* |\{[\s\d,-]{3,40}\}:\s{1,4})?On entry to \S{3,20},? parameter number\s|BLACS ERROR '|[A-Z]\w{2,20}: Call to \S{3,20} failed\b|(?:Error|ERROR|error|Failed|FAILED|failed)\b.{0,120}\b(?:info|INFO|ierr?|IERR?|iostat|IOSTAT|istat|stat|errno)\s{0,3}[=:]\s{0,6}-?[1-9]\d{0,6}\b"
+    r"|\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])|[*!#=]{2,8} ?[A-Z][A-Z ]{3,60}\b(?:FAILED|ABORTED|DIVERGED|CRASHED|STOPPED)\b|\W{0,8}[Mm]aximum .{3,60} exceeded[.!]{0,3}$"
+    r"|(?!.{0,120}\b(?:[Nn]o|[Ww]ithout|[Cc]heck\w{0,4}|[Ii]f|[Ss]kip\w{0,4}|[Rr]eplac\w{0,4}|[Ff]ill\w{0,4}|0)\b).{0,120}(?:\b(?:NaNs?|NANs?|[Nn]on-?finite(?: values?)?)\b.{0,20}\b(?:detected|encountered|found|occurred)\b|\b(?:became|becomes|contains?) (?:NaNs?|NANs?|[Ii]nfinite|non-?finite)\b)"
+    r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?|Error(?=:))(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
     r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
     r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
     r"|(?:[\w.@-]{1,40}=(?:\"[^\"]{0,200}\"|\S{1,120}) ){0,4}(?:level|lvl|severity)=\"?(?i:error|fatal|critical|panic)\"? (?=.{0,400}=)"
@@ -68,7 +71,7 @@ _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size
 _NO_LAST = re.compile(
     r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
+    r"|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,
 )
 
@@ -150,11 +153,18 @@ TRIGGERS = (
     *(f"{word}: " for word in ("xception", "EXCEPTION", "caught", "thrown", "raised")),
     *(
         f"{tool}: "
-        for tool in ("gzip", "gunzip", "bzip2", "bunzip2", "xz", "lzma", "zstd", "lz4", "pigz", "7z")
+        for tool in (
+            "gzip",
+            "gunzip",
+            "xz",
+            "lzma",
+            "zstd",
+            "pigz",
+        )
     ),
     *(
         f"{tool}: "
-        for tool in ("kinit", "mount", "mount3", "sudo", "newgrp", "chroot", "timeout: sending signal")
+        for tool in ("kinit", "mount", "usermount", "sudo", "newgrp", "chroot", "timeout: sending signal")
     ),
     "timeout: failed to run",
     "squashfuse",
@@ -173,7 +183,7 @@ TRIGGERS = (
             "Execution halted",
         )
     ),
-    *("{5}{", "{6}{", "libgomp: ", "libfabric:", "librdmacm: ", "libibverbs: ", "libcufile", "Libomp"),
+    *("}{", "libgomp: ", "libfabric:", "librdmacm: ", "libibverbs: ", "libcufile", "Libomp"),
     *(
         f"] {letters}"
         for word in ("fail", "fatal", "abort", "cannot", "can't", "could not")
@@ -183,6 +193,25 @@ TRIGGERS = (
         f"] {letters}"
         for word in ("unexpected", "invalid", "unable", "error", "no ")
         for letters in (word, word.capitalize())
+    ),
+    *(
+        "On entry to ",
+        "BLACS ERROR",
+        ": Call to ",
+        "NaN",
+        "NAN",
+        "inite",
+        " exceeded",
+        " FAILED",
+        " ABORTED",
+        " DIVERGED",
+        " CRASHED",
+        " STOPPED",
+    ),
+    *(
+        f"{word}{equals}"
+        for word in ("info", "INFO", "err", "ERR", "ierr", "IERR", "stat", "STAT", "errno")
+        for equals in (" =", "=", ":")
     ),
     "ERR: ",
     "Err: ",

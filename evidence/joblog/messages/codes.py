@@ -31,7 +31,7 @@ FACTS = {
     ),
 }
 _HEAD = re.compile(
-    r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
+    r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|={2,6}>{2,6} : (?:E R R O R|ERROR)$|╭─{1,3} (?:[A-Z][a-z]{2,20} )?[Ee]rror ─{2,400}╮$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?:(?!Norm|Mean|Max|Min|Rel|Abs)[A-Za-z][\w.]{1,20}-)?(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: (?:Called CmiAbort|Caught Signal) -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
@@ -198,7 +198,7 @@ FAMILY = grammar.LogFamily(
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
-        "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
+        "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),

@@ -85,7 +85,7 @@ _HEAD = re.compile(
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
     r"|(?:>> ?)?\{?Error using {1,3}(?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
     r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
-    r"|from \w[\w :]{0,60}: error #\s{1,12}-?\d{1,7}$"
+    r"|from\s{1,4}\w[\w :]{0,60}: error #\s{1,12}-?\d{1,7}$"
     r"|(?:FINISH|ABORT|FATAL|ERROR|Fatal error|Error|Abort) (?:called|raised|thrown|reported|detected) (?:from|by|on|in) (?:PE|rank|process|task|node)\b[ :=#]{0,3}\d{1,8}[.: ]{0,3}$"
     r"|[#*!=-]{2,10} ?(?:FATAL ERROR|Fatal [Ee]rror|ERROR|Error) (?i:in|at|from) (?i:function|routine|subroutine|module|file)\b[ :]{0,3}[^\s:].{0,200}?(?<!\d)[\])]?\s?:?$"
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
