@@ -140,9 +140,7 @@ _COMPONENT_LINES = 60
 _NO_COMPONENT = (
     "MPI or PMIx was told to use a component that is not installed or cannot be loaded, and could not start."
 )
-_BADLY = re.compile(
-    r"one of the processes terminated badly|Primary job\s{1,4}terminated normally, but \d{1,6} process(?:es)? returned"
-)
+_BADLY = re.compile(r"one of the processes terminated badly")
 _LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
 )
@@ -375,7 +373,7 @@ FAMILY = grammar.LogFamily(
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
         "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR", "_ERROR_LOG",
         "PMIX ERROR", "MPI startup()", "PRTE ERROR", "direct launched", "write_line error", "UCX",
-        "pml_ucx.c", "btl_tcp", "selected pml ", "terminated badly", "Primary job", "A requested component",
+        "pml_ucx.c", "btl_tcp", "selected pml ", "terminated badly", "A requested component",
     ),
     read=read,
     facts=FACTS,
