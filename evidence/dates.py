@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 # `journalctl -o short-full` names the zone; a word in capitals that stands where the host does is the host.
 _ZONE = r"[A-Z]{3,5}(?=\s+[\w.@-]+\s+(?:[a-z]+\d?\.[a-z]+\s+)?[\w./@-]+(?:\[\d+\])?:)"
 _ISO = rf"\d{{4}}(?:-\d\d-|/\d\d/)\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?(?:\sUTC\b|\s{_ZONE})?)|\s{_ZONE})?"
-_RFC3164 = r"(?:\d{4}\s+)?(?:[^\W\d_]{3,10}\.?|\d{1,2}\s?[月월])\s+\d{1,2}[日일]?\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]]|$))?"
+_RFC3164 = r"(?:\d{4}\s+)?(?:[^\W\d_]{3,10}\.?|\d{1,2}\s?[月월])\s+\d{1,2}[日일]?\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+[AP]M\b)?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]:,]|$))?"
+_SLASHED = r"\d\d/\d\d/(?:\d{4}|\d\d)[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+"""log4j's default and the form with the month first: which number is what is open, so that it gives no instant."""
 _WEEKDAY = r"(?:[^\W\d_]{1,4}\.?,?\s+)?"
 _FORMS = re.compile(
-    rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}}|\d{{10}}(?=\s+[\w.-]+\s+kernel:))(?=[\s\]:,]|$)"
+    rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|{_SLASHED}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}}|\d{{10}}(?=\s+[\w.-]+\s+kernel:))(?=[\s\]:,]|$)"
 )
 _ISO_PARTS = re.compile(
     r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d)?(?!\d))?"

@@ -12,7 +12,18 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages
 
 _LAST = re.compile(
-    r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S|(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|fatal|abort)\s{0,2}[:!]{1,3} {1,3}(?=\S)"
+    r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S|(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|ERR|Err|fatal|abort)\s{0,8}[:!>]{1,3} {1,3}(?=\S)"
+    r"|[\[(<] ?(?:ERROR|FATAL|CRITICAL|SEVERE|CRIT|EMERG|ALERT) ?[\])>]:?\s{1,4}(?=\S)|-[EF]- (?=\S)|E: (?=[A-Z])|\[(?:ERROR|CRITICAL|FATAL)\|[^\]\n]{1,80}\] (?=\S)|\[[EC] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d[^\]\n]{0,60}\] (?=\S)"
+    r"|(?:\[\[[^\]\n]{1,24}\],?\w{0,8}\]? |\[[\d,]{3,24}\] )?(?:ORTE|OPAL|PMIX|PRTE)_ERROR_LOG: \S|[A-Z][A-Z\d_]{1,30}_(?:ERROR|FATAL): (?![\d.e+%-]{1,24}(?:\s|$))(?=\S)"
+    r"|[\w./+-]{1,60}(?:\(\))?: (?:ERROR|Error|FATAL|Fatal)\b[:\s]{1,3}(?![\d.e+%-]{1,24}(?:\s|$)|(?i:nan|inf)\b)(?=[\w'\"`/(])|lib(?:gomp|fabric|rdmacm|ibverbs|cufile)\S{0,20}: .{0,120}?\b(?:error|failed)\b|Lib\w{2,30} (?:fatal )?error: (?=\S)"
+    r"|\W{0,6}(?:[A-Za-z][\w:+-]{1,40} ){0,2}(?:[A-Za-z]\w{0,30}::)?(?:exception|EXCEPTION|Exception)(?: caught| thrown| raised)?: (?=[^\W\d])"
+    r"|\[[a-z]\w{2,40}\] (?:[Ff]ail(?:ed|ure)?|[Ff]atal|[Aa]bort\w{0,4}|[Cc]an ?not|[Cc]an't|[Cc]ould not|[Uu]nexpected|[Ii]nvalid|[Uu]nable|[Ee]rror|[Nn]o)\b|\[[\da-f -]{1,40}\]\s{1,3}[\d.]{1,16} \{[56]\}\{[\w ]{1,40}\}: (?=\S)"
+    r"|(?:gzip|gunzip|bzip2|bunzip2|xz|unxz|lzma|zstd|lz4|pigz|7z|kinit|mount|umount|fusermount3?|squashfuse\w{0,4}|newgrp|chroot): (?!.{0,120}(?:\bwarning\b|already (?:exists|mounted)))\S|sudo: (?!unable to resolve host)\S|timeout: (?:sending signal|failed to run)\b"
+    r"|(?:if|set|setenv|unsetenv|while|foreach|switch|unset|@): (?:Expression Syntax|Empty if|Improper then|Too (?:many|few) arguments|Variable name must .{5,40}|Badly formed number)\.$|cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b|% (?:Variable is undefined|Attempted to|Unable to|Type conversion error|Program caused|Syntax error|Execution halted at)\b|(?:CRITICAL|FATAL):[\w.]{1,80}:(?=\S)"
+    r"|(?:\*\* |\{[\s\d,-]{3,40}\}:\s{1,4})?On entry to \S{3,20},? parameter number\s|BLACS ERROR '|[A-Z]\w{2,20}: Call to \S{3,20} failed\b|(?:Error|ERROR|error|Failed|FAILED|failed)\b.{0,120}\b(?:info|INFO|ierr?|IERR?|iostat|IOSTAT|istat|stat|errno)\s{0,3}[=:]\s{0,6}-?[1-9]\d{0,6}\b"
+    r"|\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])|[*!#=]{2,8} ?[A-Z][A-Z ]{3,60}\b(?:FAILED|ABORTED|DIVERGED|CRASHED|STOPPED)\b|\W{0,8}[Mm]aximum .{3,60} exceeded[.!]{0,3}$"
+    r"|(?!.{0,120}\b(?:[Nn]o|[Ww]ithout|[Cc]heck\w{0,4}|[Ii]f|[Ss]kip\w{0,4}|[Rr]eplac\w{0,4}|[Ff]ill\w{0,4}|0)\b).{0,120}(?:\b(?:NaNs?|NANs?|[Nn]on-?finite(?: values?)?)\b.{0,20}\b(?:detected|encountered|found|occurred)\b|\b(?:became|becomes|contains?) (?:NaNs?|NANs?|[Ii]nfinite|non-?finite)\b)"
+    r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?|Error(?=:))(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
     r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
     r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
     r"|(?:[\w.@-]{1,40}=(?:\"[^\"]{0,200}\"|\S{1,120}) ){0,4}(?:level|lvl|severity)=\"?(?i:error|fatal|critical|panic)\"? (?=.{0,400}=)"
@@ -37,6 +48,18 @@ _LAST = re.compile(
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
 """A line that calls itself an error; it counts only at the end of the log."""
+_WORST = r"(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG(?:ENCY)?|ALERT|CRIT)"
+_STAMP = re.compile(
+    r"\W{0,2}(?:(?:[A-Z][a-z]{2}|\d[\d/.-]{0,9}),?[ T_-]{1,2}){0,4}\d\d[:-]\d\d[:-]\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[AP]M|[+-]\d\d:?\d\d))?(?: (?:[A-Z]{3,4} )?\d{4})?(?=[\s\]|:,)])"
+)
+"""The time with which a logger's line begins."""
+_OF_LOGGER = re.compile(
+    r"(?:[\s|:,\])-]{1,4}[A-Za-z_]\w{0,60}(?=[\s|:,\])-]))?"
+    r"(?:[\s|:,\])-]{1,4}(?:\[(?!INFO|DEBUG|NOTICE|NOTE|TRACE|WARN)[^\[\]\n]{1,60}\]|\([^()\n]{1,40}\)|<[^<>\n]{1,40}>|[A-Za-z_]\w{0,60}(?:[.$/#@:-]{1,2}\w{1,60}){1,8}|[A-Za-z_]\w{0,60}(?=\s?[|:\]-])|\d{1,10})){0,4}?"
+    rf"[\s|:,\])-]{{0,4}}(?:{_WORST}|[\[(<] ?(?:{_WORST}|(?:emerg|alert|crit|error|fatal))) ?[\])>]?(?=[\s:|/-])[\s:|/-]{{1,12}}(?![\d.e+%-]{{1,24}}(?:\s|$))(?=\S)"
+)
+_BETTER = re.compile(r"[\s|:,\])\[(<-]{0,6}(?:INFO|DEBUG|NOTICE|NOTE|TRACE|VERBOSE|WARN(?:ING)?)\b")
+"""Behind the time: the logger's names, the level of an error, and a message that is no number."""
 _ENDED_BY_SIGNAL = re.compile(
     r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
 )
@@ -48,14 +71,24 @@ _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size
 _NO_LAST = re.compile(
     r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:(?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory|No match\.)$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^errors?\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|]\s)|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
+    r"|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^errors?\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|]\s)|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,
 )
 
 
 def is_error(text: str) -> bool:
     """Whether a line calls itself an error, even if it does not count as one."""
-    return _LAST.match(text.strip()) is not None
+    text = text.strip()
+    return _LAST.match(text) is not None or _of_logger(text)
+
+
+def _of_logger(text: str, *, dated: bool = False) -> bool:
+    """Whether a logger gives the line the level of an error; `dated`: the time in front of it is already gone."""
+    stamp = _STAMP.match(text)
+    if stamp is None and not dated:
+        return False
+    rest = text[stamp.end() :] if stamp else f" {text}"
+    return _OF_LOGGER.match(rest) is not None and not _BETTER.match(rest)
 
 
 def is_known(text: str) -> bool:
@@ -67,7 +100,7 @@ def find(record: Record) -> JobFinding | None:
     """The finding of a line that calls itself an error; it ended the program only if hardly anything follows."""
     text = record.text.strip()
     last = _LAST.match(text)
-    calls_itself_one = last is not None or record.is_error
+    calls_itself_one = last is not None or record.is_error or _of_logger(text, dated=record.dated)
     if not calls_itself_one and not _SIGNAL_WORD.search(text):
         return None
     if mention.is_speech(record.text) or mention.begins_with_speaker(text) or _NO_LAST.search(text):
@@ -117,6 +150,84 @@ TRIGGERS = (
     "[error]",
     "[Error]",
     "[fatal]",
+    *(f"{word}: " for word in ("xception", "EXCEPTION", "caught", "thrown", "raised")),
+    *(
+        f"{tool}: "
+        for tool in (
+            "gzip",
+            "gunzip",
+            "xz",
+            "lzma",
+            "zstd",
+            "pigz",
+        )
+    ),
+    *(
+        f"{tool}: "
+        for tool in ("kinit", "mount", "usermount", "sudo", "newgrp", "chroot", "timeout: sending signal")
+    ),
+    "timeout: failed to run",
+    "squashfuse",
+    *(f"Too {much} arguments." for much in ("many", "few")),
+    *("Expression Syntax.", "Empty if.", "Improper then.", "Variable name must ", "Badly formed number."),
+    *(f"cdo {blanks}" for blanks in (" ", "(")),
+    *(
+        f"% {words}"
+        for words in (
+            "Variable is",
+            "Attempted",
+            "Unable",
+            "Type conv",
+            "Program caused",
+            "Syntax",
+            "Execution halted",
+        )
+    ),
+    *("}{", "libgomp: ", "libfabric:", "librdmacm: ", "libibverbs: ", "libcufile", "Libomp"),
+    *(
+        f"] {letters}"
+        for word in ("fail", "fatal", "abort", "cannot", "can't", "could not")
+        for letters in (word, word.capitalize())
+    ),
+    *(
+        f"] {letters}"
+        for word in ("unexpected", "invalid", "unable", "error", "no ")
+        for letters in (word, word.capitalize())
+    ),
+    *(
+        "On entry to ",
+        "BLACS ERROR",
+        ": Call to ",
+        "NaN",
+        "NAN",
+        "inite",
+        " exceeded",
+        " FAILED",
+        " ABORTED",
+        " DIVERGED",
+        " CRASHED",
+        " STOPPED",
+    ),
+    *(
+        f"{word}{equals}"
+        for word in ("info", "INFO", "err", "ERR", "ierr", "IERR", "stat", "STAT", "errno")
+        for equals in (" =", "=", ":")
+    ),
+    "ERR: ",
+    "Err: ",
+    "(Error)",
+    "(Fatal)",
+    "[E ",
+    "[C ",
+    "-E- ",
+    "-F- ",
+    "E: ",
+    "emerg]",
+    "alert]",
+    "crit]",
+    "CRIT",
+    "EMERG",
+    "ALERT",
     "NetCDF: ",
     "SEVERE",
     "Caused by: ",

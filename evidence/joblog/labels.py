@@ -15,7 +15,7 @@ from probing_cluster.evidence.joblog import grammar
 
 _LEVEL = r"\[?(?:DEBUG|INFO|NOTE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
 _LABEL = re.compile(
-    r"(?P<host>(?!\d{1,6}:)(?=[\w.-]{0,252}\d|localhost)[A-Za-z0-9][\w.-]{0,252})(?::\d{1,5})?: "
+    r"(?P<host>(?!\d{1,6}:)(?=[\w.-]{0,252}\d|localhost)[A-Za-z0-9][\w.-]{0,252})(?::\d{1,5}| (?P<of>\d{1,6}))?: "
     r"|\[(?P<rank>\d{1,6})\](?: |:\s?)|(?P<task>\s{0,5}\d{1,6}):(?!\d) ?"
     r"|(?P<time>\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]?|\[\s{0,8}\d{1,7}(?:\.\d{1,6})?s\]|\d{10}\.\d{3,6}) "
     r"|(?P<other><<[\w.-]{2,80}>> |\[(?=[^\]]{0,80}\d)(?!\d{4}-\d\d|"
@@ -74,6 +74,13 @@ _PREFIXES = (
     _Prefix(
         "srun --label",
         re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
+        marks_task=True,
+    ),
+    _Prefix(
+        "PALS's host and rank",
+        re.compile(
+            r"(?P<host>[a-z][\w-]{0,62}(?:\.[a-z][\w-]{0,62}){2,6}) (?P<rank>\d{1,6}): ?(?=\S|\s{2}|$)"
+        ),
         marks_task=True,
     ),
     _Prefix(
@@ -237,8 +244,9 @@ class LineLabels:
         if self._count(label, 1) < _MIN_LINES:
             return text
         self._host = found["host"]
-        self._labelled = found["task"] is not None
-        self._rank = grammar.number(found["rank"] or (found["task"] or "").strip(), grammar.MAX_RANK)
+        task = found["task"] or found["of"]
+        self._labelled = task is not None
+        self._rank = grammar.number(found["rank"] or (task or "").strip(), grammar.MAX_RANK)
         return rest
 
     def _count(self, label: str, by: int) -> int:

@@ -1,6 +1,6 @@
-"""Translates messages of the C library and the shell back to English, which the families read.
+"""Translates messages of the C library, the shell and R back to English, which the families read.
 
-The phrases are glibc's and bash's own translations. They count only after a colon, or in a shell's message about a child.
+The phrases are their own translations. Those of the C library count only after a colon, or in a shell's message about a child.
 """
 
 from __future__ import annotations
@@ -156,10 +156,29 @@ _NOT_FOUND = (
     "komut yok", "команду не знайдено", "未找到命令", "指令找不到",
 )  # fmt: skip
 """bash's messages for a missing command."""
+_R_CALLS = (
+    "Fejl i ", "Fehler in ", "Error en ", "Erreur dans ", "Errore in ", "以下にエラー ", "다음에 오류가 있습니다", "Klaida, esanti ",
+    "Feil i ", "Błąd w poleceniu ", "Błąd w ", "Erro em ", "Ошибка в ", "Hata oluştu: ", "错误于", "錯誤在", "錯誤發生在 ",
+)  # fmt: skip
+"""R's `Error in ` in front of a call."""
+_R_BEHIND = ("でエラー", "에서 다음과 같은 에러가 발생했습니다")
+"""The same behind the call."""
+_R_ERRORS = (
+    "Fejl: ", "Fehler: ", "Erreur : ", "Errore: ", "エラー: ", "에러: ", "Klaida: ", "Feil: ", "BŁĄD: ", "Erro: ", "Ошибка: ", "Hata: ",
+    "错误: ", "錯誤: ",
+)  # fmt: skip
+"""R's `Error: `; other programs say it in the same words."""
+_R_HALTED = (
+    "Kørsel stoppet", "Ausführung angehalten", "Ejecución interrumpida", "Exécution arrêtée", "Esecuzione interrotta",
+    "実行が停止されました", "실행이 정지되었습니다", "Vykdymas sustabdytas", "Stoppa køyring", "Wykonywanie wstrzymane",
+    "Execução interrompida", "Выполнение остановлено", "Çalıştırma durduruldu", "停止执行", "停止執行",
+)  # fmt: skip
+"""The last line of an R script that failed."""
 _ENGLISH = {
     word: english for table in (_ERRORS, _SIGNALS) for english, words in table.items() for word in words
 }
-TRIGGERS = (*_ENGLISH, *_NOT_FOUND)
+_OF_R = (*_R_CALLS, *_R_BEHIND, *_R_ERRORS, *_R_HALTED)
+TRIGGERS = (*_ENGLISH, *_NOT_FOUND, *_OF_R)
 """A line without any of these is not translated."""
 _ANY = re.compile(literals.any_of(TRIGGERS))
 
@@ -187,12 +206,28 @@ _PLAIN = re.compile(
 _BARE = re.compile(
     rf"^\s{{0,8}}(?P<said>{_either(_SIGNALS['Segmentation fault'] + _SIGNALS['Bus error'])})\s{{0,2}}(?:[(（].{{1,60}}[)）])?$"
 )
+_R_CALL = re.compile(
+    rf"^\s{{0,2}}(?:(?:{_either(_R_CALLS)})(?P<call>[\w.:$`'\"(\[{{].{{0,300}}?)|(?P<before>\S.{{0,300}}?)\s?(?:{_either(_R_BEHIND)}))\s?[:：]\s?"
+)
+_R_ERROR = re.compile(rf"^\s?(?:{_either(_R_ERRORS)})")
+
+
+def _of_r(text: str) -> str:
+    """The line with R's own words in English."""
+    if text.strip() in _R_HALTED:
+        return "Execution halted"
+    if call := _R_CALL.match(text):
+        of = (call["call"] or call["before"]).strip("'")
+        return f"Error in {of} : {text[call.end() :]}"
+    return _R_ERROR.sub("Error: ", text)
 
 
 def english(text: str) -> str:
-    """The line with messages of the C library or the shell in English; unchanged without such a message in another language."""
+    """The line with messages of the C library, the shell or R in English; unchanged without such a message in another language."""
     if not _ANY.search(text):
         return text
+    if (translated := _of_r(text)) != text:
+        return translated
     if child := _CHILD.match(text):
         return f"{child['shell']}: line {child['line']}: {child['pid']} {_ENGLISH[child['said']]}{text[child.end() :]}"
     if text.rstrip().removesuffix(".").endswith(_NOT_FOUND):

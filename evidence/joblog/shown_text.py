@@ -217,6 +217,11 @@ def _is_numbered(text: str, before: Reversible[str]) -> bool:
 _WIDE_ROW = re.compile(r"\S[^|]{8,400}(?<![#:=\s])\s{12,200}\d{2,9}$")
 _ROW_OF_COUNTS = re.compile(r"\S[^|]{8,400}(?<![#:=\s])\s{3,200}\d{1,9}$")
 """A value and, in a column of its own, how often it came: what pandas prints of `value_counts()`."""
+_NAMED_NUMBER = re.compile(
+    r"\b(?:line|unit|io?err?|iostat|stat(?:us)?|code|rank|step|index|number|no\.?|row|column|node|element|task|process(?:or)?|cell|point|level|layer|file|record|at|of|to|is|was|than)\s{12,200}\d{2,9}$",
+    re.IGNORECASE,
+)
+"""A number that the word before it names: Fortran writes it as wide as its type."""
 
 
 def is_shown(text: str, before: Reversible[str]) -> bool:
@@ -227,7 +232,7 @@ def is_shown(text: str, before: Reversible[str]) -> bool:
         return False
     if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):
         return True
-    if _WIDE_ROW.match(text) or (
+    if (_WIDE_ROW.match(text) and not _NAMED_NUMBER.search(text)) or (
         _ROW_OF_COUNTS.match(text) and _ROW_OF_COUNTS.match(next(iter(reversed(before)), ""))
     ):
         return True

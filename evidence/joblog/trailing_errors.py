@@ -166,7 +166,8 @@ class TrailingErrors:
         found = python.exception(record)
         if found and uncaught and found.role is LineRole.ROOT:
             return found
-        if found and self._last is None and not python.is_handled(record.text):
+        headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
+        if found and (self._last is None or headed) and not python.is_handled(record.text):
             self.hold(found)
         return None
 

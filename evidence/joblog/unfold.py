@@ -55,6 +55,13 @@ _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
 """A progress bar with a rank's message in the same line."""
 
 
+_GLUED = re.compile(
+    r"(?:(?<=[^\s\"'`(\[{=/:\])>|])|(?<=\.{3} ))(?:forrtl: (?:severe|error) \(\d|Fortran runtime error: |terminate called (?:after throwing|without)|MPICH ERROR \[Rank \d|Abort\(-?\d{1,12}\) on node \d)"
+    r"|(?:(?<=[\d%])|(?<=[st]\])|(?<=\.{3})|(?<=\.{3} ))(?:Segmentation fault|Bus error|Aborted|Killed|Illegal instruction|Floating point exception)(?: \(core dumped\))?\s*$"
+)
+"""Words with which a runtime or a shell begins its message, behind text that another stream left without a newline."""
+
+
 _LONG_CHARS = 8192
 """Of a longer line the reader judges only the beginning."""
 _END_CHARS = 1000
@@ -72,7 +79,7 @@ def _with_end(text: str) -> list[str]:
 
 
 def _unglued(text: str) -> list[str]:
-    """The two parts of a line in which a rank's logger interrupted an exception or a progress bar; else the text, and an error at the end of a long one.
+    """The two parts of a line in which a rank's logger, a runtime or a shell interrupted other text; else the text, and an error at the end of a long one.
 
     Of exceptions' names that ranks wrote into each other the last one stays.
     """
@@ -82,6 +89,8 @@ def _unglued(text: str) -> list[str]:
             text = f"{glued[0]}: {text[glued.end() :]}"
     if "][rank" in text and (bar := _BAR.search(text)):
         return [text[: bar.end()], text[bar.end() :]]
+    if (glued := _GLUED.search(text)) and not mention.is_quoted(text[: glued.start()]):
+        return [text[: glued.start()], text[glued.start() :]]
     found = _LOGGER.search(text) if "]:[" in text else None
     if found is None or not _EXCEPTION.search(text, 0, found.start()):
         return _with_end(text)

@@ -31,10 +31,10 @@ FACTS = {
     ),
 }
 _HEAD = re.compile(
-    r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
+    r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|={2,6}>{2,6} : (?:E R R O R|ERROR)$|╭─{1,3} (?:[A-Z][a-z]{2,20} )?[Ee]rror ─{2,400}╮$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?:(?!Norm|Mean|Max|Min|Rel|Abs)[A-Za-z][\w.]{1,20}-)?(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
-    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
+    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: (?:Called CmiAbort|Caught Signal) -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Range checking error \(possible bug\)|Program error|API error) ?(?:\(bug\) ?)?: ?$"
 )
 """A heading alone on its line; the error is on one of the next lines."""
@@ -50,10 +50,14 @@ _PADDLE = re.compile(
 )
 """Paddle's handler of signals."""
 _PADDLE_SIGNALS = {"Segmentation fault": 11, "Process abort signal": 6, "Access to an undefined portion of a memory object": 7, "Termination signal": 15}  # fmt: skip
+_TIMED = re.compile(r"Command terminated by signal (?P<signal>\d{1,2})$")
+"""GNU time's message about the program that it ran."""
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d{0,17} FAILED")
 """nccl-tests checks what its collectives compute."""
-_FOAM = re.compile(r"#\d{1,2}\s{1,4}Foam::sig(?P<name>Fpe|Segv|Int|Quit)::sigHandler\(int\)")
-"""OpenFOAM's stack after a signal; its solver prints nothing else."""
+_FOAM = re.compile(
+    r"(?:^|\s|\]|\))(?:#\d{0,2})?\s{0,4}Foam::sig(?P<name>Fpe|Segv|Int|Quit)::sigHandler\(int\)"
+)
+"""OpenFOAM's stack after a signal; its solver prints nothing else. Ranks write such stacks into each other."""
 _VIOLATION = re.compile(
     r"\*{3} Break \*{3} (?:segmentation violation|bus error)|-{0,80} ?Segmentation violation detected\b|Error: segmentation violation, address |Caught signal 11, Segmentation fault|Fatal error: Segmentation fault$"
     r"|#?\s{0,4}SIGSEGV \(segmentation violation\)|Segmentation fault \(signal 11\)"
@@ -108,13 +112,13 @@ _SETTING = re.compile(
 )
 """Cray's MPI about a setting that the job's layout does not fit."""
 _BOTCHED = re.compile(
-    r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: MPI_COMM_WORLD rank|--- Stop Module: .{1,200} /rc=(?!0\b|_RC_(?:ALL_IS_WELL|INVOKED_OTHER_MODULE|CONTINUE_\w{1,20}|DO_TASKS|EXIT_EXPECTED|EXIT_UNIX_LOOP)_)\S|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
+    r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: (?:MPI_COMM_WORLD rank|Rank \d{1,8}\S{0,20} is aborting with error code)|--- Stop Module: .{1,200} /rc=(?!0\b|_RC_(?:ALL_IS_WELL|INVOKED_OTHER_MODULE|CONTINUE_\w{1,20}|DO_TASKS|EXIT_EXPECTED|EXIT_UNIX_LOOP)_)\S|Command exited with non-zero status [1-9]\d{0,2}$|exit status [1-9]\d{0,2}$|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
     r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """A bad end without a reason."""
 _HEAP = re.compile(
     r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure"
-    r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
+    r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|(?:\d{1,6}: )?(?:RE)?ALLOCATE: \d{1,20} bytes requested; |\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
     r"|(?:ERROR(?: on proc \d{1,8})?|ERROR: LoadError|Error) ?: (?:Failed to allocate \d{1,20} bytes for array|OutOfMemoryError\(\)|[Ii]nsufficient memory to allocate)"
 )
 _DEVICE = re.compile(
@@ -149,9 +153,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _PADDLE.match(text):
         kind = slurm.of_signal(_PADDLE_SIGNALS.get(found["words"], 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
+    if found := _TIMED.match(text):
+        return make(FACTS, slurm.of_signal(int(found["signal"])), record, role=LineRole.EXIT)
     if _WRONG.match(text):
         return make(FACTS, "wrong_result", record)
-    if found := _FOAM.match(text):
+    if found := _FOAM.search(text):
         kind = slurm.of_signal(_SIGNALS[found["name"].upper()])
         return make(FACTS, kind, record, role=LineRole.EXIT)
     if _VIOLATION.match(text):
@@ -192,9 +198,9 @@ FAMILY = grammar.LogFamily(
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
-        "Called CmiAbort", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
+        "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
-        "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
+        "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),
     read=read,
     facts=FACTS,

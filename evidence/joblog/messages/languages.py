@@ -85,7 +85,7 @@ _HEAD = re.compile(
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
     r"|(?:>> ?)?\{?Error using {1,3}(?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
     r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
-    r"|from \w[\w :]{0,60}: error #\s{1,12}-?\d{1,7}$"
+    r"|from\s{1,4}\w[\w :]{0,60}: error #\s{1,12}-?\d{1,7}$"
     r"|(?:FINISH|ABORT|FATAL|ERROR|Fatal error|Error|Abort) (?:called|raised|thrown|reported|detected) (?:from|by|on|in) (?:PE|rank|process|task|node)\b[ :=#]{0,3}\d{1,8}[.: ]{0,3}$"
     r"|[#*!=-]{2,10} ?(?:FATAL ERROR|Fatal [Ee]rror|ERROR|Error) (?i:in|at|from) (?i:function|routine|subroutine|module|file)\b[ :]{0,3}[^\s:].{0,200}?(?<!\d)[\])]?\s?:?$"
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
@@ -96,7 +96,7 @@ _ABAQUS = re.compile(
 )
 _DRAWN_RULE = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
-    r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
+    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
@@ -104,8 +104,10 @@ _PLACE = re.compile(
     re.IGNORECASE,
 )
 """The place of the error, between a heading and its sentence."""
-_LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: ")
-"""A launcher's message is not the error that a program's heading announces."""
+_LAUNCHER = re.compile(
+    r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"
+)
+"""A launcher's message or a frame is not the error that a program's heading announces."""
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
@@ -178,10 +180,18 @@ def heading(
     return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 
+_DEATH = re.compile(
+    r"[Rr]eason ?: (?:(?P<segv>Segmentation (?:fault|violation))|Bus error|Floating point exception|Illegal instruction)\W{0,3}$"
+)
+"""Charm++ names the signal that ended a process below its heading."""
+
+
 def _sentence(record: Record, context: JoblogContext) -> JobFinding:
     """The error that a heading above announced; its message has both."""
     context.head_line = 0
     sentence = replace(record, text=f"{context.head}: {record.text.strip()}")
+    if death := _DEATH.match(record.text.strip()):
+        return make(FACTS, "segfault" if death["segv"] else "process_crashed", sentence, role=LineRole.ROOT)
     if slurm.is_container(context.head):
         return slurm.container(sentence)
     if context.head_raised:

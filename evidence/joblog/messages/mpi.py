@@ -58,7 +58,7 @@ _IMPROPER = re.compile(
     r"\bhas exited due to process rank (?P<rank>\d{1,8}) with PID (?P<pid>\d{1,10}) on(?: node (?P<host>\S{1,253}))?"
 )
 _ABORT = re.compile(
-    r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
+    r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|MPICH ERROR \[Rank (?P<own>\d{1,8})\] .{0,200}: application called MPI_Abort\(|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
 )
 _FATAL_CALL = re.compile(r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}")
 """Open MPI's first line of an error that ends the processes; its class follows and is more precise if the caller's arguments are wrong."""
@@ -85,7 +85,7 @@ _NOT_STARTED = re.compile(
     r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
     r"|(?:Your job|The job|A request) (?:has|was)? ?(?:requested|asked) more (?:resources|processes|slots|cpus|nodes)|Unable to allocate the requested (?:slots|resources)"
     r"|(?:It looks like )?(?:MPI runtime init|or?rte_init|prte_init|pmix_init|opal_init|ompi_rte_init|rte_init) failed for some reason"
-    r"|PMI2? (?:initialized but returned bad values|failed to init)|(?P<runtime>(?:OPAL|ORTE|PRTE|PMIX) ERROR: (?:Unreachable|Not found|Unable to start))"
+    r"|PMI2? (?:initialized but returned bad values|failed to init)|(?P<runtime>(?:OPAL|ORTE|PRTE|PMIX)(?: ERROR|_ERROR_LOG): (?:Unreachable|Not found|Unable to start))"
     r"|The application appears to have been direct launched using|write_line error; fd=-?\d|(?:PMI|PMI2|PMIX)_Init(?:ialize)?(?:\(\))? (?:failed|returned)",
     re.IGNORECASE,
 )
@@ -315,7 +315,7 @@ def _start(_found: re.Match[str], record: Record, context: JoblogContext) -> Job
 
 
 def _abort(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
-    rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
+    rank = grammar.number(found["rank"] or found["own"] or found["node"], grammar.MAX_RANK)
     # Open MPI's banner overtakes the rest of the program's own output.
     called = found["rank"] is not None or "application called MPI_Abort" in record.text
     detail = {"called_abort": True} if called else {}
@@ -363,7 +363,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="mpi",
     triggers=(
-        "process rank", "error_sighandler", "died from signal", "exited with code", "use an MPI routine",
+        "process rank", "error_sighandler", "called MPI_Abort(", "died from signal", "exited with code", "use an MPI routine",
         "function was called", "exited on signal", "RUNNING AT", "Process name: [", "Exit code: ",
         "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
         "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
@@ -371,7 +371,7 @@ FAMILY = grammar.LogFamily(
         "No components were able", "parameter given to a command line", "daemon has unexpectedly", "unable to reliably start",
         "lost communication", "Remote daemon", "enough slots", "are already filled",
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
-        "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR",
+        "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR", "_ERROR_LOG",
         "PMIX ERROR", "MPI startup()", "PRTE ERROR", "direct launched", "write_line error", "UCX",
         "pml_ucx.c", "btl_tcp", "selected pml ", "terminated badly", "A requested component",
     ),

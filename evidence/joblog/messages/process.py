@@ -133,7 +133,7 @@ _PEER = re.compile(
 _MANAGED_OOM = re.compile(
     r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of|\bSystem memory low at node with IP\b"
     r"|\b[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|how to address the out of memory issue: \S{0,200}oom-prevention"
-    r"|\bWorker .{0,100}exceeded 9\d% memory budget\. Restarting|\b[Cc]ontainer (?:\[.{1,120}\] )?(?:killed by YARN for exceeding|is running (?:\S{1,20} )?beyond(?: the)?) (?:'?(?:physical|virtual|PHYSICAL|VIRTUAL)'? )?memory limits?"
+    r"|\bWorker .{0,100}exceeded 9\d% memory budget\.\s{1,2}Restarting|\b[Cc]ontainer (?:\[.{1,120}\] )?(?:killed by YARN for exceeding|is running (?:\S{1,20} )?beyond(?: the)?) (?:'?(?:physical|virtual|PHYSICAL|VIRTUAL)'? )?memory limits?"
 )
 """Messages of Ray, Dask and YARN when they end a process that uses too much memory; they may restart the task."""
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")

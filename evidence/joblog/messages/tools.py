@@ -63,6 +63,7 @@ _OPTIONS = re.compile(
     r"|FATAL Flags parsing error: |ERROR: (?:[Uu]nknown command line flag|Unknown option|Illegal value|flag )"
     r"|(?:[\w./-]{1,200}: )?(?:unrecognized|invalid|unknown|illegal|ambiguous) option(?:s)? ?(?:--? ?)?['\"‘`-]|[\w./-]{1,200}: option (?:'[^']{1,80}' )?requires an argument|[\w./-]{1,200}: option '[^']{1,80}' (?:requires|doesn't allow|is ambiguous)"
     r"|error: (?:unexpected argument|the following required arguments|unrecognized subcommand|invalid value '[^']{0,100}' for|Found argument)"
+    r"|(?:unknown|unrecognized|unexpected) (?:shorthand )?(?:flag|option|argument|command|subcommand)s?:? (?:['\"‘`]|-{1,2}\w)|flag provided but not defined: "
     r"|Error: (?:unknown (?:shorthand )?flag|unknown command|required flag|accepts )"
     r"|│ (?:No such option|No such command|Missing (?:option|argument|parameter)|Invalid value|Got unexpected extra)"
     r"|Error locating target '|Could not override '|In '[^']{1,80}': Could not |Error merging (?:override|')"
@@ -167,7 +168,7 @@ FAMILY = grammar.LogFamily(
         "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
-        "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
+        "Flags parsing", "nown flag", "nown option", "nown argument", "nown command", "zed flag", "zed argument", "zed command", "expected argument", "flag provided", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
         "insufficient memory for the Java", "blas_thread_init", "Assertion ", "INTERNAL ASSERT", "The condition ", "The check ", "The assertion ", "The requirement ", "Error Code ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
         "Error in call to", "Error instantiating", "Error getting", "Error locating", "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",

@@ -1,0 +1,173 @@
+"""Errors by a logger's level, in other languages, behind text without a newline, and in the words of many small programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence import dates
+from probing_cluster.evidence.joblog import labels
+from probing_cluster.evidence.joblog import reader as joblog
+
+
+def first(*lines: str) -> list[tuple[str, int]]:
+    return [(f.kind, f.line) for f in joblog.read(lines) if f.first_cause]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2031-05-06 07:08:09 - ERROR - the shard is gone",
+        "2031-05-06 07:08:09,123 - loader - ERROR - the shard is gone",
+        "2031-05-06 07:08:09,123 net.loader ERROR The shard is gone",
+        "2031-05-06 07:08:09,123 net.loader [ERROR] The shard is gone",
+        "05/06/2031 07:08:09 - ERROR - __main__ -   The shard is gone",
+        "31/05/06 07:08:09 ERROR BlockStore: The shard is gone",
+        "06.05.2031 07:08:09 FATAL The shard is gone",
+        "2031.05.06 07:08:09 ERROR The shard is gone",
+        "20310506-07:08:09 ERROR The shard is gone",
+        "6 May 2031 07:08:09 ERROR The shard is gone",
+        "Tue May  6 07:08:09 AM CEST 2031: ERROR: the shard is gone",
+        "[07:08:09] ERROR    The shard is gone            loader.py:7",
+        "[2031-05-06 07:08:09,123: ERROR/MainProcess] The shard is gone",
+        "2031/05/06 07:08:09 [emerg] 1#1: the shard is gone",
+        "2031/05/06 07:08:09 [crit] 1#1: the shard is gone",
+        "[ERROR|loader.py:7] 2031-05-06 07:08:09,123 >> The shard is gone",
+        "[E 2031-05-06 07:08:09,123 loader] The shard is gone",
+        "[ ERROR ] The shard is gone",
+        "(ERROR) The shard is gone",
+        "Error   : the shard is gone",
+        "ERROR>> the shard is gone",
+        "Loader (ERROR): the shard is gone",
+        "loader : Error : the shard is gone",
+        "ERR: the shard is gone",
+        "SHARD_ERROR: it is gone",
+        "CRITICAL:root:the shard is gone",
+        "E: Unable to locate package shard",
+        "-E- The port is gone",
+        "ncls: ERROR the shard is gone",
+        "*** Shard exception: it is gone",
+        "SHARDS EXCEPTION: it is gone",
+        "[main_shard] fail to read the header",
+        "gzip: stdin: unexpected end of file",
+        "kinit: Preauthentication failed while getting initial credentials",
+        "setenv: Too many arguments.",
+        "% Variable is undefined: SHARD.",
+        " ** On entry to DGETRF parameter number  4 had an illegal value",
+        "BLACS ERROR 'Illegal grid (2 x 2), #procs=2'",
+        "Error in the solver: info =   7",
+        "(shr_drv) : ERROR bad calendar",
+        " *** OCEAN MODEL FAILED at step 7",
+        "NaN detected in the velocity at step 7",
+        "The step is too large, aborting",
+        "[n7:4711] [[40538,0],0] ORTE_ERROR_LOG: Out of resource in file ras_base.c at line 7",
+        " exiting with an error ...",
+    ],
+)  # fmt: skip
+def test_the_last_line_calls_itself_an_error(line: str) -> None:
+    """It is the cause at the end of a log, and none if work follows."""
+    assert first("reading shards", line) == [("program_error", 2)]
+    assert first(line, *(f"step {n} loss 0.{n}" for n in range(40))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2031-05-06 07:08:09 INFO eval Validation ERROR 0.123",
+        "2031-05-06 07:08:09 eval ERROR: 0.123",
+        "2031-05-06 07:08:09 - INFO - ERROR counts follow",
+        "2031-05-06 07:08:09 we saw ERROR lines in the log of it",
+        "2031-05-06 07:08:09,123 - WARNING - ERROR in the last line",
+        "VAL_ERROR: 0.123",
+        "checking for NaN: none found",
+        "sudo: unable to resolve host n7: Name or service not known",
+    ],
+)
+def test_what_is_no_error_by_its_level(line: str) -> None:
+    """Numbers, other levels and mentions."""
+    assert first("reading shards", line) == []
+
+
+def test_the_exception_below_a_loggers_line_is_the_cause() -> None:
+    """It says more than the line that reports it."""
+    lines = ("31/05/06 07:08:09 ERROR Executor: Exception in task 7", "java.lang.OutOfMemoryError: Java heap space", "\tat x.Y.z(Y.java:7)")  # fmt: skip
+    assert first(*lines) == [("python_exception", 2)]
+
+
+@pytest.mark.parametrize(
+    ("error", "halted"),
+    [
+        ("Fehler in lade(x) : Objekt 'x' nicht gefunden", "Ausführung angehalten"),
+        ("Erreur dans lire(x) : objet 'x' introuvable", "Exécution arrêtée"),
+        ("Error en leer(x) : objeto 'x' no encontrado", "Ejecución interrumpida"),
+        ("Erro em ler(x) : objeto 'x' não encontrado", "Execução interrompida"),
+        ("Błąd w poleceniu 'czytaj(x)':nie znaleziono obiektu", "Wykonywanie wstrzymane"),
+        ("Ошибка в f(x) :объект не найден", "Выполнение остановлено"),
+        ("错误于f(x): 找不到对象'x'", "停止执行"),
+        (" f(x) でエラー:  オブジェクト 'x' がありません ", " 実行が停止されました "),
+        ("Fehler: Objekt 'x' nicht gefunden", "Ausführung angehalten"),
+    ],
+)
+def test_r_in_another_language(error: str, halted: str) -> None:
+    """The error counts as in English, and its end is no error of its own."""
+    assert first("lade", error, halted) == [("program_error", 2)]
+    assert first("lade", "Fehler in diesem Programm sind selten") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("step 7forrtl: severe (24): end-of-file during read, unit 5", "program_error"),
+        ("0.7 0.8Fortran runtime error: End of file", "program_error"),
+        ("step 7terminate called after throwing an instance of 'std::out_of_range'", "program_error"),
+        ("step 7Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort(comm=0x84, 1) - process 3", "process_aborted"),
+        ("Loading...Killed", "oom_kill_suspected"),
+        ("Loading... Segmentation fault (core dumped)", "segfault"),
+        ("[####    ] 40%Bus error", "bus_error"),
+    ],
+)  # fmt: skip
+def test_a_message_behind_text_without_a_newline(line: str, kind: str) -> None:
+    """Another stream left its line open; a name that ends so is none."""
+    assert [k for k, _ in first("start", line)] == [kind]
+    assert first("the flag isKilled", 'grep "forrtl: severe (24)" log') == []
+
+
+def test_a_label_of_host_and_rank() -> None:
+    """PALS writes them in front of a line; the line is a task's."""
+    record = labels.strip(1, "x3004c0s7b1n0.hsn.lab.example 12: Program received signal SIGSEGV")
+    assert (record.host, record.rank, record.labelled) == ("x3004c0s7b1n0.hsn.lab.example", 12, True)
+    lines = [f"n7 3: {text}" for text in ("a", "b", "c", "d", "forrtl: severe (24): end-of-file")]
+    assert first(*lines) == [("program_error", 5)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (("MPICH ERROR [Rank 7] [job id 1.0] [Tue May  6 07:08:09 2031] [nid7] - Abort(1) (rank 7 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 7",), ("process_aborted", 1)),
+        (("7:MPT ERROR: Rank 7(g:7) is aborting with error code 1.", "7:\tProcess ID: 1"), ("task_exit", 1)),
+        (("ERROR:", "ERROR in shards.F90 at line                     77", "", "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"), ("program_error", 2)),
+        (("-------- Processor 7 Exiting: Caught Signal --------", "Reason: Segmentation fault", "[7] Stack Traceback:"), ("segfault", 2)),
+        (("[7] --> FOAM FATAL ERROR:", "[7]", "FOAM parallel run aborting", "[7] #0  Foam::error::printStack(Foam::Ostream&)"), ("program_error", 1)),
+        (("[1] #1  Foam::sigFpe::sigHandler(int)[2] #1  Foam::sigFpe::sigHandler(int)",), ("process_crashed", 1)),
+        (("unknown flag: --shard",), ("program_error", 1)),
+        (("flag provided but not defined: -shard",), ("program_error", 1)),
+        (("Command terminated by signal 9", '\tCommand being timed: "./a"'), ("oom_kill_suspected", 1)),
+        (("Command exited with non-zero status 3", '\tCommand being timed: "./a"'), ("task_exit", 1)),
+        (("0: ALLOCATE: 8589934592 bytes requested; not enough memory",), ("host_memory_error", 1)),
+        (("distributed.nanny - WARNING - Worker exceeded 95% memory budget.  Restarting",), ("host_oom_kill", 1)),
+        (("E xla/service/rendezvous.cc:38] This thread has been waiting for `first call` for 20 seconds and may be stuck.",), ("rendezvous_timeout", 1)),
+        (("     from  read_namelists  : error #         1", "     bad line in namelist &system"), ("program_error", 2)),
+        (("╭─ Parsing error ─────────╮", "│ Required options: --a   │"), ("program_error", 2)),
+    ],
+)  # fmt: skip
+def test_words_of_single_programs(lines: tuple[str, ...], cause: tuple[str, int]) -> None:
+    """Launchers, solvers and tools."""
+    assert first("start", *lines) == [(cause[0], cause[1] + 1)]
+
+
+@pytest.mark.parametrize(
+    "text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"]
+)
+def test_a_date_whose_instant_stays_open(text: str) -> None:
+    """Its length is known; which day or hour it is, is not guessed."""
+    assert dates.looks_like(text)
+    assert dates.parse(text, None) is None
