@@ -34,6 +34,7 @@ _LAST = re.compile(
     r"|(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
     r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|libfabric:\d{1,10}:(?:\d{1,12}:)?\S{0,200}<(?:warn|critical)> .{0,300}(?i:fail|error|unable|cannot)"
     r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"
     r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]{8,15}\S{0,6} )?[\w.-]{1,40}\[\d{1,10}\]:? (?:fatal|error|FATAL|ERROR): (?=\S)"
     r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"

@@ -2,7 +2,7 @@
 
 Here-documents of a printed script, texts of several lines in printed Python source, fenced blocks of Markdown, pages of Python's
 help, another job's log below the traced command that prints it, questions to a model below their heading, turns of a chat between
-their marks; help of options, tables of codes and counts, search patterns, pages of HTML.
+their marks, messages of commits; help of options, tables of codes and counts, search patterns, pages of HTML.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 
 from probing_cluster.evidence.joblog import mention
 
-TRIGGERS = ("<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|")  # fmt: skip
+TRIGGERS = ("<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ")  # fmt: skip
 _OPENS = re.compile(
     r"(?:^|\s)\d?<<-?\s{0,2}(?P<quote>['\"]?)\\?(?P<word>[A-Za-z_]\w{0,31})(?P=quote)\s*(?:[|>&;].{0,200})?$"
 )
@@ -44,6 +44,9 @@ _ANSWER = re.compile(r"\s{0,4}#{2,6} ?\w|-{3,}|={3,}")
 _TURN = re.compile(r".{0,200}<\|(?:im_start|start_header_id|start_of_turn)\|>")
 _TURN_ENDS = re.compile(r"<\|(?:im_end|eot_id|end_of_turn|end|endoftext)\|>\s*$")
 """The marks that models' chats have between their turns."""
+_COMMIT = re.compile(r"commit [0-9a-f]{40}(?: \([^)\n]{1,200}\))?$")
+_COMMIT_LINE = re.compile(r"(?:Author|Commit|Merge|\w{0,6}Date): |\s{4}|\s*$")
+"""What `git log` prints of a commit below its number: its fields and its message, indented."""
 _SHOWN = frozenset(
     {None, "bash", "sh", "shell", "console", "text", "txt", "plaintext", "output", "log", "shell-session"}
 )
@@ -91,6 +94,9 @@ class HereDocument:
         if "### " in text and _QUESTION.match(text):
             self._open(line, "question", _QUESTION_LINES)
             return False
+        if text.startswith("commit ") and _COMMIT.match(text):
+            self._open(line, "commit")
+            return True
         if "<|" in text and _TURN.match(text):
             self._open(0 if _TURN_ENDS.search(text) else line, "turn")
             return True
@@ -136,6 +142,7 @@ _OVER: dict[str, Callable[[str], bool]] = {
     "help": lambda text: _HELP_LINE.match(text) is None,
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
+    "commit": lambda text: _COMMIT_LINE.match(text) is None,
 }
 """How texts without an end marker of their own end; a here-document's marker stands in the script."""
 

@@ -124,14 +124,14 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "nvme_disabled",
         re.compile(
-            rf"nvme {_DEV}: (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|failed to set queue count|Identify Controller failed|.*dead controller)"
+            rf"nvme (?:{_DEV}|{grammar.FULL_PCI}): (?:Disabling device after reset failure|Removing after probe failure|Device not ready; aborting|Device shutdown incomplete; abort shutdown|Device failed to resume|failed to set queue count|Identify Controller failed|.*dead controller)"
         ),
     ),
-    ("nvme_timeout", re.compile(rf"nvme {_DEV}: I/O (?:tag )?\d+ .*\btimeout\b")),
+    ("nvme_timeout", re.compile(rf"nvme (?:{_DEV}|{grammar.FULL_PCI}): I/O (?:tag )?\d+ .*\btimeout\b")),
     (
         "nvme_reset",
         re.compile(
-            rf"nvme {_DEV}: (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|frozen state error detected|starting error recovery|Failed reconnect attempt)"
+            rf"nvme (?:{_DEV}|{grammar.FULL_PCI}): (?:controller is down; will reset|resetting controller|Abort status: 0x(?!0\b)|Failed status: (?:0x)?[0-9a-f]{{1,8}}, reset controller|frozen state error detected|starting error recovery|Failed reconnect attempt)"
         ),
     ),
     (

@@ -42,7 +42,7 @@ _SIGNALLED = re.compile(
     r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
     r"|forrtl: (?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
     r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)$|(?:-?\d{1,6}:)?MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
-    r"|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
+    r"|Error: (?P<h>ill)egal instruction, illegal op(?:code|erand)$|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
 )
 _SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2, "QUIT": 3}
 _PADDLE = re.compile(
@@ -148,7 +148,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return replace(head, detail={"abort": True}) if "Abort" in text else head
     if found := _SIGNALLED.match(text):
         name = next(g for g in found.groups() if g)
-        kind = slurm.of_signal(_SIGNALS.get(name, 4))
+        kind = slurm.of_signal(_SIGNALS.get(name.upper(), 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
     if found := _PADDLE.match(text):
         kind = slurm.of_signal(_PADDLE_SIGNALS.get(found["words"], 4))

@@ -211,7 +211,7 @@ _STREAM = re.compile(
     r"\b(?:[Ff]ailed|[Cc]ould not|[Uu]nable) to synchronize (?:on )?(?:the )?(?:GPU|CUDA|ROCm|HIP) (?:stream|context|device)\b"
 )
 """Messages of XLA and others about a failed stream; they give the reason elsewhere, or never."""
-_NAMES_CUDA = re.compile(r"cuda|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE)
+_NAMES_CUDA = re.compile(r"device-side|cuda|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE)
 _HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
@@ -355,7 +355,7 @@ FAMILY = grammar.LogFamily(
         "CUDA", "cuda", "(error-code ", "Error text: ", "call to cu",
         *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory",
         "OUT_OF_DEVICE", "Memory access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
-        "Assertion ", "Device-side assertion", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", "NVML",
+        "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", "NVML",
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
         "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm",
         "uld not create cu", "GEMM", "launch failure", "cuSolverDN", "HSA_STATUS_ERROR", "Test HIP failure",

@@ -111,7 +111,7 @@ _LAUNCHER = re.compile(
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
-    r"|\S{1,300}: symbol lookup error: "
+    r"|\S{1,300}: symbol lookup error: |lib[\w.+-]{1,120}\.so[\d.]{0,20}: cannot open shared object file: "
     r"|(?:MATLAB:\S{1,80} -> )?Invalid MEX-file '"
     r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )
@@ -305,7 +305,7 @@ FAMILY = grammar.LogFamily(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
         "panicked at", "panic: ", "fatal error: ", "Exception in thread", "Caused by: ", "ERROR: ", "Error in ",
-        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "symbol lookup",
+        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "cannot open shared", "symbol lookup",
         "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
         "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": error #", ": *** [", "ERROR ~", "NotFound: ", "CondaError",

@@ -325,13 +325,14 @@ def _batch(record: Record) -> JobFinding | None:
 
 
 _SPEAKS = re.compile(r"\b(?:slurmstepd|slurmd|srun)(?:-\S{1,253})?: ")
+_CLAUSE = re.compile(r": [a-z]{2,20} [a-z]{2,20} $")
 
 
 def _is_quoted(text: str) -> bool:
     """Whether somebody's sentence stands in front of what Slurm says; a progress bar it is glued to is none."""
-    found = _SPEAKS.search(text)
-    before = text[: found.start()] if found else ""
-    return before.endswith((" ", "\t")) and mention.foreign_words(before) >= 2
+    before = text[: found.start()] if (found := _SPEAKS.search(text)) else ""
+    prose = mention.foreign_words(before) >= 2 or _CLAUSE.search(before) is not None
+    return before.endswith((" ", "\t")) and prose
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
