@@ -189,8 +189,11 @@ _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py
 
 _INDENTED_HEAD = re.compile(r"\s+(?:[|+] )?Traceback \(")
 _WARNS = re.compile(
-    r"\[[WID] \d{4}-\d\d-\d\d |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
+    r"\[[WID] \d{4}-\d\d-\d\d |\[[EWID] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
 )
+
+_REQUEST = re.compile(r"\s{2,12}HTTPServerRequest\(")
+"""A notebook's server shows the request that failed before its traceback."""
 
 
 def is_handled_traceback(head: str, before: Reversible[str]) -> bool:
@@ -200,7 +203,8 @@ def is_handled_traceback(head: str, before: Reversible[str]) -> bool:
     """
     if not _INDENTED_HEAD.match(head):
         return False
-    return (above := next(iter(reversed(before)), None)) is not None and _WARNS.match(above) is not None
+    above = next((line for line in islice(reversed(before), 2) if not _REQUEST.match(line)), "")
+    return _WARNS.match(above) is not None
 
 
 _PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")

@@ -88,6 +88,7 @@ class JobLogReader:
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
         self._step_output = step_output.StepOutput()
         self._lsf = step_output.LsfSummary()
+        self._site = step_output.SiteSummary()
         self._heredoc = shown_text.HereDocument()
         self._pages = shown_text.Pages()
         self._copied = shown_text.Copied()
@@ -284,6 +285,7 @@ class JobLogReader:
             or self._context.expects(line)
             or self._step_output.inside(line)
             or self._lsf.is_open
+            or self._site.is_open
             or self._heredoc.inside(line)
             or self._candidates.in_doubt
             or self._trailing.following(line)
@@ -349,9 +351,11 @@ class JobLogReader:
             if found and found.kind in cuda.ONLY_HARDWARE and self._has_lost_its_traceback(record):
                 found = replace(found, detail={**found.detail, "alone": True})
         last = self._traceback(record, known=found is not None, interesting=interesting)
-        if self._trailing.dropped == line:
+        accounted = self._site.holds(line, text)
+        if accounted or self._trailing.dropped == line:
             self._tail.forget(line)
-        self._trailing.after_line(line, record.text if text.startswith("{") else text)
+        if not accounted:
+            self._trailing.after_line(line, record.text if text.startswith("{") else text)
         unnamed = found is not None and unfold.may_continue(found) and cut
         if found and found.line == line and (unnamed or unfold.is_cut(text)):
             self._give_up()

@@ -57,6 +57,8 @@ _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 """pip's heading of the output of a package's own build."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
+_TRACED = 12
+"""A script that traces so many commands (`set -x`) after an error has more to do than to clean up."""
 _STEPS = 3
 """So many further steps show that the program went on."""
 _ALIKE = 20
@@ -86,8 +88,8 @@ class TrailingErrors:
         self._steps = 0
         self._frames_behind = 0
         """Lines of the exception's own stack after it, in Java or C++."""
-        self._behind = 0
-        """Lines after the last such message that may be work."""
+        self._behind = self._traced = 0
+        """Lines after the last such message that may be work; commands that the script traces after it."""
         self._listed: list[str] = []
         """The first words of a complaint that came more than _ALIKE times."""
         self._alike = 0
@@ -166,6 +168,7 @@ class TrailingErrors:
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
+        self._traced = 0
         self._progress = progress.LogProgress(self._recent)
 
     def hold_weak(self, found: JobFinding) -> None:
@@ -225,9 +228,11 @@ class TrailingErrors:
         self._alike += text.split()[:3] == self._last.message.split()[:3]
         self._steps += progress.is_progress(text) or self._progress.after_line(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
+        self._traced += text.startswith("+")
         word = self._last.kind in _TRAILING_KINDS
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
+        over = over or (word and self._traced >= _TRACED)
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
