@@ -22,7 +22,7 @@ _LAST = re.compile(
     r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"
     r"|(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
-    r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|(?:ERROR|CRITICAL):[\w.]{1,80}:(?=\S)|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
     r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"
     r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]{8,15}\S{0,6} )?[\w.-]{1,40}\[\d{1,10}\]:? (?:fatal|error|FATAL|ERROR): (?=\S)"
     r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"
@@ -50,7 +50,7 @@ _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size
 _NO_LAST = re.compile(
     r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: {1,8}[\d.e+-]{1,24}(?:$|[,;|%] ?)|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
+    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: {1,8}[\d.e+-]{1,24}(?:$|[,;|%] ?)|\bUCX {1,4}ERROR shm_unlink\(|: use of closed network connection\b|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,
 )
 
@@ -89,9 +89,26 @@ def find(record: Record) -> JobFinding | None:
 
 TRIGGERS = (
     "no matches found: ",
-    *(f": {reason}" for reason in ("Address already", "Connection re", "Connection timed", "Operation not", "Bad file desc", "Broken pipe", "Resource temp", "Device or res", "Network is", "No route")),
+    *(
+        f": {reason}"
+        for reason in (
+            "Address already",
+            "Connection re",
+            "Connection timed",
+            "Operation not",
+            "Bad file desc",
+            "Broken pipe",
+            "Resource temp",
+            "Device or res",
+            "Network is",
+            "No route",
+        )
+    ),
     *(f": {reason}" for reason in ("Invalid cross", "Protocol not", "Name or serv", "src does not")),
-    "[FAIL", "[fail", "[Fail", "sent help message help-mpi",
+    "[FAIL",
+    "[fail",
+    "[Fail",
+    "sent help message help-mpi",
     "tatus: FAILED",
     "returned a non-zero code",
     ": No match.",

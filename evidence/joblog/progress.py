@@ -41,8 +41,10 @@ _COUNTER = re.compile(
 _TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s++|(?=[,;|:]))(?:[,;|:]\s*+)?(?=[^\n]{0,200}\d\.\d)")
 _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
-_SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b"
-    r"|\[I (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] (?:Saving file at |Kernel (?:re)?started: |Restoring connection for )")
+_SERVED = re.compile(
+    r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b"
+    r"|\[I (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] (?:Saving file at |Kernel (?:re)?started: |Restoring connection for )"
+)
 """A request that a server answered, and what a notebook's server did for its user. GET does not count: a server whose engine died still answers health checks."""
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")

@@ -382,7 +382,8 @@ class JobLogReader:
         self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._candidates.add(python.cut_off(self._cut_off[1]))
-        if not self._candidates.settled and (word := self._tail.final_error(self._candidates.candidate)):
+        word = None if self._candidates.settled else self._tail.final_error(self._candidates.candidate)
+        if word and not self._trailing.outlived(word.message):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)

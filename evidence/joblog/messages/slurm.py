@@ -72,7 +72,7 @@ FACTS = {
     **{k: python.FACTS[k] for k in ("disk_full", "host_memory_error")},
 }
 _CANCELLED = re.compile(
-    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
+    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?|^srun: Job has been cancelled$"
 )
 _WHY = (
     ("slurm_timeout", "TIME LIMIT"),
@@ -365,6 +365,7 @@ FAMILY = grammar.LogFamily(
     name="slurm",
     triggers=(
         "CANCELLED AT",
+        "has been cancelled",
         "SLURM status is",
         "srun: ",
         "oom",
