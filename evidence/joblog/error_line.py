@@ -22,7 +22,7 @@ _LAST = re.compile(
     r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"
     r"|(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
-    r"|(?:ERROR|CRITICAL):[\w.]{1,80}:(?=\S)|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|(?:ERROR|CRITICAL):root:(?=\S)|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
     r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"
     r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]{8,15}\S{0,6} )?[\w.-]{1,40}\[\d{1,10}\]:? (?:fatal|error|FATAL|ERROR): (?=\S)"
     r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"
@@ -30,7 +30,7 @@ _LAST = re.compile(
     r"|(?:/\S{0,80}/)?(?:env|nohup|timeout|nice|xargs|time|stdbuf|setsid|taskset|numactl|bash|sh|-bash|-sh): .{1,300}: (?:No such file or directory|Permission denied|Exec format error)\b"
     r"|\S{1,300}: \S{1,200}: bad interpreter: |\S{1,300}\.(?:c|cc|cpp|cu):\d{1,7}:\d{1,6}: runtime error: |\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S|(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: \w|Caught exception: \S"
     r"|[\w./-]{1,60}(?:\(\w{0,40}\))? ?: (?:Address already in use|Connection (?:refused|reset by peer|timed out)|Operation not (?:permitted|supported)|Bad file descriptor|Broken pipe|Resource temporarily unavailable|Device or resource busy|Network is unreachable|No route to host|Invalid cross-device link|Protocol not available|Name or service not known|src does not contain a character string\b.{1,90})$"
-    r"|\[(?i:fail(?:ed|ure)?)\]:?\s{1,3}(?=\S)|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\d{1,8} more process(?:es)? ha(?:s|ve) sent help message help-mpi-(?:errors\.txt / mpi_errors_are_fatal|api\.txt / mpi-abort)\b"
+    r"|\[(?i:fail(?:ed|ure)?)\]:?\s{1,3}(?=\S)"
     r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
     r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
     r"|(?:\S{1,100}: ){0,2}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
@@ -108,7 +108,6 @@ TRIGGERS = (
     "[FAIL",
     "[fail",
     "[Fail",
-    "sent help message help-mpi",
     "tatus: FAILED",
     "returned a non-zero code",
     ": No match.",

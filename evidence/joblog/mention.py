@@ -192,7 +192,7 @@ _WARNS = re.compile(
     r"\[[WID] \d{4}-\d\d-\d\d |\[[EWID] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
 )
 
-_GOES_ON = re.compile(r"\bRetry attempt failed:$|\bsupport (?:is )?disabled[.!]?$")
+_GOES_ON = re.compile(r"\bRetry attempt failed:$")
 _REQUEST = re.compile(r"\s{2,12}HTTPServerRequest\(")
 """A notebook's server shows the request that failed before its traceback."""
 

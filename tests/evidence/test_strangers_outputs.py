@@ -51,8 +51,6 @@ def test_an_error_below_a_sites_account_is_read() -> None:
         "[FAIL] exit 1",
         "[FAILED] smoke test of model a (exit 3)",
         "✗ Spatial pipeline failed with error: index out of range",
-        "[n3:77] 3 more processes have sent help message help-mpi-errors.txt / mpi_errors_are_fatal",
-        "[n3:77] 1 more process has sent help message help-mpi-api.txt / mpi-abort",
         "PLUMED error: two atoms at one place.",
         "#### WRF MODEL ERROR! FILE ####",
     ],
@@ -123,15 +121,9 @@ def test_a_notebooks_server_that_saves_files_goes_on() -> None:
     assert cause(history, *RAISED, LIMIT) == [("slurm_timeout", 5)]
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        "2026-01-26 14:47:41,286 INFO    Thread-5:12 [retry.py:__call__():164] Retry attempt failed:",
-        "ERROR (theano.gpuarray): Could not initialize pygpu, support disabled",
-    ],
-)
-def test_a_traceback_below_the_word_that_the_program_goes_on_ended_nothing(head: str) -> None:
-    """The attempt is made again, or the program does without."""
+def test_a_traceback_below_the_word_that_the_program_goes_on_ended_nothing() -> None:
+    """The attempt is made again."""
+    head = "2026-01-26 14:47:41,286 INFO    Thread-5:12 [retry.py:__call__():164] Retry attempt failed:"
     assert cause(head, *RAISED, "scoring", LIMIT) == [("slurm_timeout", 6)]
 
 
