@@ -87,7 +87,7 @@ CODE_CHARS = 400
 
 _INSIDE = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _UNRAISED = re.compile(
-    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in sys\.excepthook:$"
+    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in sys\.excepthook:$|^\[IPKernelApp\] (?:ERROR|WARNING) \| "
 )
 """Python's heading of a traceback that it ignores and that ends nothing."""
 

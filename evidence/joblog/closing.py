@@ -33,16 +33,18 @@ _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
     r"(?:(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
     r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|from|[a-z]{3,14}ing|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
-    r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
+    r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|! |\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
     rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
-    r"|(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused): (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
+    r"|(?:\W{1,3} )?(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused)(?: with (?:an? )?(?:error|exception))?: (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
     rf"|\[file \S{{1,200}}, line \d{{1,7}}\]: {{1,8}}[A-Z]|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
+    r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
     r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
 _TAIL = re.compile(
     r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted)[.!]{0,3}$"
     r"|[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be [a-z]{4,14}[.!]{0,3}$"
+    r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|environment|director(?:y|ies)|folder))[.!]{0,3}$"
 )
 _ANYWHERE = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
@@ -65,9 +67,9 @@ _WHY_IT_LEAVES = re.compile(
     re.IGNORECASE,
 )
 _NONE = re.compile(
-    r"^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output files|Updated input files|Input files updated)\b|\bUnrecognized keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
-    r"|\b(?:error|failures?|failed|invalid|missing)s?\W{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
-    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
+    r"^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
+    r"|\b(?:error|failures?|failed|invalid|missing)s?[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
+    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed(?! (?:on|at) line)|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
 """Numbers that are called errors, and mere notes."""
@@ -94,7 +96,7 @@ _BOILERPLATE = re.compile(
 )
 """Lines that launchers print about every end, and `seff` and `scontrol` about a job."""
 _SILENT = re.compile(
-    r"\W*$|(?:\s{2,}|\t)\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d",
+    r"\W*$|(?:\s{2,}|\t)\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d|\W{0,6}[\w ]{1,60}:\s{1,20}[✓✔✗✘⚠✅❌]",
     re.IGNORECASE,
 )
 """Lines after an error that are no sign of work."""

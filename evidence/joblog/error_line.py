@@ -33,7 +33,7 @@ _LAST = re.compile(
     r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"
     r"|(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
-    r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|(?:ERROR|CRITICAL):root:(?=\S)|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$|The command '.{1,400}' returned a non-zero code: \d{1,3}$|(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
     r"|libfabric:\d{1,10}:(?:\d{1,12}:)?\S{0,200}<(?:warn|critical)> .{0,300}(?i:fail|error|unable|cannot)"
     r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"
     r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ][\d:.,]{8,15}\S{0,6} )?[\w.-]{1,40}\[\d{1,10}\]:? (?:fatal|error|FATAL|ERROR): (?=\S)"
@@ -41,6 +41,8 @@ _LAST = re.compile(
     r"|(?:[\w./+-]{1,80}: ){1,2}['\"‘]?\S{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$|(?:[\w.()<>-]{1,60}: ){0,3}(?:.{0,80}\b(?:message|reason|error) (?:was|is): )?\[Errno \d{1,3}\] \w"
     r"|(?:/\S{0,80}/)?(?:env|nohup|timeout|nice|xargs|time|stdbuf|setsid|taskset|numactl|bash|sh|-bash|-sh): .{1,300}: (?:No such file or directory|Permission denied|Exec format error)\b"
     r"|\S{1,300}: \S{1,200}: bad interpreter: |\S{1,300}\.(?:c|cc|cpp|cu):\d{1,7}:\d{1,6}: runtime error: |\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S|(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: \w|Caught exception: \S"
+    r"|[\w./-]{1,60}(?:\(\w{0,40}\))? ?: (?:Address already in use|Connection (?:refused|reset by peer|timed out)|Operation not (?:permitted|supported)|Bad file descriptor|Broken pipe|Resource temporarily unavailable|Device or resource busy|Network is unreachable|No route to host|Invalid cross-device link|Protocol not available|Name or service not known|src does not contain a character string\b.{1,90})$"
+    r"|\[(?i:fail(?:ed|ure)?)\]:?\s{1,3}(?=\S)"
     r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
     r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
     r"|(?:\S{1,100}: ){0,2}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
@@ -72,7 +74,7 @@ _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size
 _NO_LAST = re.compile(
     r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:(?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory|No match\.)$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^errors?\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|]\s)|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
+    r"|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^errors?\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|%](?:\s|$))|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|: use of closed network connection\b|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,
 )
 
@@ -121,6 +123,25 @@ def find(record: Record) -> JobFinding | None:
 
 TRIGGERS = (
     "no matches found: ",
+    *(
+        f": {reason}"
+        for reason in (
+            "Address already",
+            "Connection re",
+            "Connection timed",
+            "Operation not",
+            "Bad file desc",
+            "Broken pipe",
+            "Resource temp",
+            "Device or res",
+            "Network is",
+            "No route",
+        )
+    ),
+    *(f": {reason}" for reason in ("Invalid cross", "Protocol not", "Name or serv", "src does not")),
+    "[FAIL",
+    "[fail",
+    "[Fail",
     "tatus: FAILED",
     "returned a non-zero code",
     ": No match.",

@@ -16,7 +16,7 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}(?:\s*[|│:]\s*|\s{2,}))?(?:#(?!\d|#{1,80} (?:(?:FATAL|ERROR)\b|[A-Z]\w{1,20} [A-Z_]{3,30} Error: )| (?:[A-Z]{2,20} : (?:FATAL|ERROR) :|A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR|Ended \(code|Out of bounds values : [1-9]\d{0,17}) | {2}SIG)|//(?![\w.-]{1,60}/\S)|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = [\[({]{0,2}(?:(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"']|[\w.]{1,80}\($))"
+    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}(?:\s*[|│:]\s*|\s{2,}))?(?:#(?!\d|#{1,80} (?:(?:FATAL|ERROR)\b|[A-Z]\w{1,20} (?:[A-Z]{3,20} )?ERROR! |[A-Z]\w{1,20} [A-Z_]{3,30} Error: )| (?:[A-Z]{2,20} : (?:FATAL|ERROR) :|A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR|Ended \(code|Out of bounds values : [1-9]\d{0,17}) | {2}SIG)|//(?![\w.-]{1,60}/\S)|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = [\[({]{0,2}(?:(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"']|[\w.]{1,80}\($))"
 )
 _TITLE = re.compile(
     r"^[\s*|/\\_]{0,24}(?:commit:? )?(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\s+(?=[A-Za-z(])(?!\w+(?:\.\w+)*(?:Error|Exception)\b:)"
@@ -189,18 +189,23 @@ _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py
 
 _INDENTED_HEAD = re.compile(r"\s+(?:[|+] )?Traceback \(")
 _WARNS = re.compile(
-    r"\[[WID] \d{4}-\d\d-\d\d |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
+    r"\[[WID] \d{4}-\d\d-\d\d |\[[EWID] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
 )
+
+_GOES_ON = re.compile(r"\bRetry attempt failed:$")
+_REQUEST = re.compile(r"\s{2,12}HTTPServerRequest\(")
+"""A notebook's server shows the request that failed before its traceback."""
 
 
 def is_handled_traceback(head: str, before: Reversible[str]) -> bool:
-    """Whether the traceback that begins with the line `head` is indented below a logger's warning or note: the program handled it.
+    """Whether the traceback that begins with the line `head` is indented below a logger's warning or note, or below the word that it goes on: the program handled it.
 
     Blanks that belong to a progress bar in front of the traceback are no indentation.
     """
     if not _INDENTED_HEAD.match(head):
-        return False
-    return (above := next(iter(reversed(before)), None)) is not None and _WARNS.match(above) is not None
+        return (last := next(iter(reversed(before)), "")) != "" and _GOES_ON.search(last) is not None
+    above = next((line for line in islice(reversed(before), 2) if not _REQUEST.match(line)), "")
+    return _WARNS.match(above) is not None
 
 
 _PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")

@@ -41,8 +41,11 @@ _COUNTER = re.compile(
 _TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s++|(?=[,;|:]))(?:[,;|:]\s*+)?(?=[^\n]{0,200}\d\.\d)")
 _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
-_SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b")
-"""A request that a server answered. GET does not count: a server whose engine died still answers health checks."""
+_SERVED = re.compile(
+    r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b"
+    r"|\[I (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] (?:Saving file at |Kernel (?:re)?started: |Restoring connection for )"
+)
+"""A request that a server answered, and what a notebook's server did for its user. GET does not count: a server whose engine died still answers health checks."""
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
 _IDLE = re.compile(
@@ -289,12 +292,13 @@ def made_up_for(error: str, text: str) -> bool:
 
 
 _SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b"
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+    r"|\b(?:[Bb]enchmark run|[Ww]orkflow|[Pp]ipeline|[Aa]ll (?:tasks|jobs|steps|stages|runs)) (?:(?:has|have|was|were) )?(?:finished|completed|ended) successfully\b(?! (?:before|if|only)|,? but)"
 )
 
 
 def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) reports that its workers ended well."""
+    """Whether a launcher (torchrun, DeepSpeed, Ray) reports that its workers ended well, or a workflow that all of it did."""
     return _SUCCEEDED.search(text) is not None
 
 

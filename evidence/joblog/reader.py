@@ -88,6 +88,7 @@ class JobLogReader:
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
         self._step_output = step_output.StepOutput()
         self._lsf = step_output.LsfSummary()
+        self._site = step_output.SiteSummary()
         self._heredoc = shown_text.HereDocument()
         self._pages = shown_text.Pages()
         self._copied = shown_text.Copied()
@@ -283,7 +284,7 @@ class JobLogReader:
             or bool(self._tracebacks)
             or self._context.expects(line)
             or self._step_output.inside(line)
-            or self._lsf.is_open
+            or (self._lsf.is_open or self._site.is_open)
             or self._heredoc.inside(line)
             or self._candidates.in_doubt
             or self._trailing.following(line)
@@ -349,9 +350,11 @@ class JobLogReader:
             if found and found.kind in cuda.ONLY_HARDWARE and self._has_lost_its_traceback(record):
                 found = replace(found, detail={**found.detail, "alone": True})
         last = self._traceback(record, known=found is not None, interesting=interesting)
-        if self._trailing.dropped == line:
+        accounted = self._site.holds(line, text)
+        if accounted or self._trailing.dropped == line:
             self._tail.forget(line)
-        self._trailing.after_line(line, record.text if text.startswith("{") else text)
+        if not accounted:
+            self._trailing.after_line(line, record.text if text.startswith("{") else text)
         unnamed = found is not None and unfold.may_continue(found) and cut
         if found and found.line == line and (unnamed or unfold.is_cut(text)):
             self._give_up()
@@ -379,7 +382,8 @@ class JobLogReader:
             self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._candidates.add(python.cut_off(self._cut_off[1]))
-        if not self._candidates.settled and (word := self._tail.final_error(self._candidates.candidate)):
+        word = None if self._candidates.settled else self._tail.final_error(self._candidates.candidate)
+        if word and not self._trailing.outlived(word.message):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)

@@ -1,4 +1,4 @@
-"""Blocks in a log that the program did not write: a step's output as a workflow engine repeats it, LSF's summary, a test session."""
+"""Blocks in a log that the program did not write: a step's output as a workflow engine repeats it, LSF's or a site's summary of the job, a test session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from collections.abc import Reversible
 from itertools import islice
 
-TRIGGERS = ("Command error:", "Command output:", "Command wrapper:", "Sender: LSF System")
+TRIGGERS = (
+    "Command error:", "Command output:", "Command wrapper:", "Sender: LSF System",
+    "pilog", "PILOG", "ob Statistics", "OB STATISTICS", "ob Information", "ob information", "esource Usage", "esource usage", "ob Summary", "ob summary", "User/Group: ",
+)  # fmt: skip
 _HEAD = re.compile(r"(?P<indent>\s{0,8})Command (?P<what>error|output|wrapper):\s*$")
 """Nextflow's heading of the output of a failed process's command."""
 _END = re.compile(r"\s{0,8}(?:Work dir|Container|Tip|Command [a-z ]{4,20}):|\s{0,8}\[.{0,40}Pipeline\b")
@@ -88,6 +91,40 @@ class LsfSummary:
         elif self._in_script and _RULE.match(text):
             self._in_script = False
         return "" if self._in_script else text
+
+
+_SUMMARY = re.compile(
+    r"[\s=~#*-]{0,80}(?:(?:Begin|Start|Running) )?(?i:(?:PBS|Slurm|SGE|Torque|site)(?: job)? (?:epilog(?:ue)?|statistics|summary)|job (?:epilog(?:ue)?|statistics|information|info|summary|resource usage(?: summary)?)|resource usage(?: summary| on\b.{0,40})|epilog(?:ue)?)\b(?: script)?[^=~#*\n]{0,40}[\s=~#*-]{0,120}$"
+    r"|User/Group: [\w.-]{1,64}/[\w.-]{1,64}$"
+)
+"""The heading of a site's account of the job, which its epilogue appends to the output; seff's begins with the job's owner."""
+_OF_SUMMARY = re.compile(
+    r"\s*$|[\s=~#*_-]{3,140}$|[\s=~#*-]{0,80}End (?:of )?(?i:(?:PBS|Slurm|job) )?(?i:epilog)|(?![^:]{0,40}(?i:error|exception|fatal|traceback|fail|warning(?!: Efficiency)))\s{0,60}[A-Z#(][\w /()%.&,#+-]{0,48}\s?:(?!:)(?:\s|$)"
+    r"|\t\S|\s{2,60}\S|\S{1,253}$|\d{1,12}\S{0,30}\s{2,30}\S"
+)
+"""Fields, rules and tables of such an account."""
+_SUMMARY_LINES = 40
+
+
+class SiteSummary:
+    """Follows a site's account of the job; its lines are no work of the program."""
+
+    def __init__(self) -> None:
+        self._began = 0
+
+    def holds(self, line: int, text: str) -> bool:
+        """Whether `line` belongs to such an account."""
+        if _SUMMARY.match(text):
+            self._began = line
+            return True
+        if self._began and (line - self._began > _SUMMARY_LINES or not _OF_SUMMARY.match(text)):
+            self._began = 0
+        return self._began > 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next line may belong to it."""
+        return self._began > 0
 
 
 _TEST_BEGINS = re.compile(

@@ -64,6 +64,11 @@ _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 """pip's heading of the output of a package's own build."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
+_TRACED = 12
+"""A script that traces so many commands (`set -x`) after an error has more to do than to clean up."""
+_OFTEN = 3
+"""A program that went on after a complaint so often goes on after the next one in the same words."""
+_NAMES = re.compile(r"\S*[\d/]\S*")
 _STEPS = 3
 """So many further steps show that the program went on."""
 _ALIKE = 20
@@ -93,12 +98,14 @@ class TrailingErrors:
         self._steps = 0
         self._frames_behind = 0
         """Lines of the exception's own stack after it, in Java or C++."""
-        self._behind = 0
-        """Lines after the last such message that may be work."""
+        self._behind = self._traced = 0
+        """Lines after the last such message that may be work; commands that the script traces after it."""
         self._listed: list[str] = []
         """The first words of a complaint that came more than _ALIKE times."""
         self._alike = 0
         """Lines after the first that complain in the same words."""
+        self._outlived: dict[str, int] = {}
+        """How often work followed a complaint, by its words without numbers and paths."""
         self._dead = False
         """True once a process was killed or crashed: later commands miss the files that it did not write."""
         self._weak: JobFinding | None = None
@@ -157,7 +164,8 @@ class TrailingErrors:
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
-                if self._last is None and record.text.split()[:3] != self._listed:
+                listed = record.text.split()[:3] == self._listed or self.outlived(word.message)
+                if self._last is None and not listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
                 else:
@@ -174,6 +182,7 @@ class TrailingErrors:
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
+        self._traced = 0
         self._progress = progress.LogProgress(self._recent)
 
     def hold_weak(self, found: JobFinding) -> None:
@@ -233,14 +242,26 @@ class TrailingErrors:
         self._alike += text.split()[:3] == self._last.message.split()[:3]
         self._steps += progress.is_progress(text) or self._progress.after_line(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
+        self._traced += text.startswith("+")
         word = self._last.kind in _TRAILING_KINDS
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
+        over = over or (word and self._traced >= _TRACED)
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
         if self._steps >= _STEPS or over or (word and (well or self._alike > _ALIKE)):
+            self._outlive(self._last.message)
             self._last = None
+
+    def _outlive(self, message: str) -> None:
+        words = _NAMES.sub("", message)[:_WORDS_CHARS]
+        if words in self._outlived or len(self._outlived) < _MAX_RANKS:
+            self._outlived[words] = self._outlived.get(words, 0) + 1
+
+    def outlived(self, message: str) -> bool:
+        """Whether the program went on so often after the complaint `message` that the next one does not end it."""
+        return self._outlived.get(_NAMES.sub("", message)[:_WORDS_CHARS], 0) >= _OFTEN
 
     def died(self, found: JobFinding) -> None:
         """A process died by a signal. A missing command does not cause that (the shell exits with 127), except for tasks that srun kills."""

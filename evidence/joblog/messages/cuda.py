@@ -188,7 +188,7 @@ _ANCHOR = re.compile(
     r"|== cudaSuccess \(\d{1,4} vs\. 0\)\s{1,3}(?P<u>[^\n]{2,200})|Check failed: \S{1,80} == cudaSuccess (?P<y>[^\n(]{2,200})|\binit CUDA: Error \([^)\n]{0,100}\): (?P<v>[^\n]{2,200})"
     r"|\b(?:CUDA|HIP) error !{3,8} <(?P<bangs>[^>\n]{2,200})>|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
     r"|\bcall to cu[A-Z]\w{2,60} returned error \d{1,4}(?: \(\w{2,60}\))?: (?P<call>[^\n]{2,200})"
-    r"|\bcu[A-Z]\w{2,60}\([^\n]{0,120}?\) (?:is )?failed[.:] (?:ret:\s?)?(?P<drv>[^\n]{2,200})|^Cuda failure (?:\d{1,4} )?'(?P<nccl>[^'\n]{2,200})'"
+    r"|\bcu[A-Z]\w{2,60}\([^\n]{0,120}?\) (?:is )?failed[.:] (?:ret:\s?)?(?P<drv>[^\n]{2,200})|^Cuda failure (?:\d{1,4} )?'(?P<nccl>[^'\n]{2,200})'|^(?:CUDA|HIP) [Ee]rror (?:at |in )?[\w./+-]{1,300}:\d{1,7}:? ['\"]?(?P<place>[a-z][^'\"\n]{2,200})"
     r"|\bCUDA runtime error in (?:::)?\w{2,60}\([^\n]{0,200}?\): (?P<at>[^\n]{2,200})|(?:^|\bKERNEL_)ERROR: (?P<acc>[A-Za-z -]{4,80}) in \S{1,300} at line \d{1,6} \(error-code \d{1,4}\)|^\s{0,8}Error text: (?P<text>[^\n]{2,120})$"
     r"|^Fatal CUDA Error (?P<charm>[^\n]{0,200}?) ?\bat \S{1,200}:\d{1,7}\b|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",

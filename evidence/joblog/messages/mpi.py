@@ -83,7 +83,7 @@ _MPICH = re.compile(
 _NOT_STARTED = re.compile(
     r"There are not enough slots available in the system|All nodes which are allocated for this job are already filled|A request was made to bind to that would"
     r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
-    r"|(?:Your job|The job|A request) (?:has|was)? ?(?:requested|asked) more (?:resources|processes|slots|cpus|nodes)|Unable to allocate the requested (?:slots|resources)"
+    r"|(?:Your job|The job|A request) (?:has|was)? ?(?:requested|asked) more (?:resources|processes|slots|cpus|nodes)|Unable to allocate the requested (?:slots|resources)|^\d{1,8} total processes failed to start$"
     r"|(?:It looks like )?(?:MPI runtime init|or?rte_init|prte_init|pmix_init|opal_init|ompi_rte_init|rte_init) failed for some reason"
     r"|PMI2? (?:initialized but returned bad values|failed to init)|(?P<runtime>(?:OPAL|ORTE|PRTE|PMIX)(?: ERROR|_ERROR_LOG): (?:Unreachable|Not found|Unable to start))"
     r"|The application appears to have been direct launched using|write_line error; fd=-?\d|(?:PMI|PMI2|PMIX)_Init(?:ialize)?(?:\(\))? (?:failed|returned)",
@@ -368,7 +368,7 @@ FAMILY = grammar.LogFamily(
         "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
         "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
         "error occurred in PMPI_", "Abort(", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
-        "No components were able", "parameter given to a command line", "daemon has unexpectedly", "unable to reliably start",
+        "No components were able", "parameter given to a command line", "daemon has unexpectedly", "unable to reliably start", "processes failed to start",
         "lost communication", "Remote daemon", "enough slots", "are already filled",
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
         "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR", "_ERROR_LOG",

@@ -97,7 +97,7 @@ _UCX = re.compile(
 )
 """UCX calls any failure of its own an input/output error, without a file. A line's end may cut UCX's name off."""
 _OF_NO_FILE = {
-    "io_error": _UCX,
+    "io_error": re.compile(rf"{_UCX.pattern}|: /(?:proc|sys)/\S{{1,200}}: Read-only"),
     # inotify has a limit on watches, which is not disk space.
     "disk_full": re.compile(r"\binotify"),
     "filesystem_unreachable": re.compile(

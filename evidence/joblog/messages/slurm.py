@@ -72,7 +72,7 @@ FACTS = {
     **{k: python.FACTS[k] for k in ("disk_full", "host_memory_error")},
 }
 _CANCELLED = re.compile(
-    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
+    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?|^srun: Job has been cancelled$"
 )
 _WHY = (
     ("slurm_timeout", "TIME LIMIT"),
@@ -365,36 +365,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="slurm",
     triggers=(
-        "CANCELLED AT",
-        "SLURM status is",
-        "srun: ",
-        "oom",
-        "OOM Killed",
-        "memory limit",
-        "memory quota",
-        "memory request",
-        "memory allocation",
-        "STEPD",
-        "nkillable",
-        "slurmstepd:",
-        "slurmstepd-",
-        "slurmd:",
-        "task_prolog",
-        "task_epilog",
-        "TaskProlog",
-        "sbatch: error",
-        "salloc: ",
-        "NODE FAILURE",
-        "FATAL:",
-        "FATAL :",
-        "container",
-        "enroot",
-        "sqsh",
-        "docker: Error",
-        "pyxis: ",
-        "TERM_",
-        "PBS: job killed",
+        "CANCELLED AT", "has been cancelled", "SLURM status is", "srun: ", "oom", "OOM Killed", "memory limit",
+        "memory quota", "memory request", "memory allocation", "STEPD", "nkillable", "slurmstepd:", "slurmstepd-",
+        "slurmd:", "task_prolog", "task_epilog", "TaskProlog", "sbatch: error", "salloc: ", "NODE FAILURE", "FATAL:",
+        "FATAL :", "container", "enroot", "sqsh", "docker: Error", "pyxis: ", "TERM_", "PBS: job killed",
     ),
     read=read,
     facts=FACTS,
-)
+)  # fmt: skip

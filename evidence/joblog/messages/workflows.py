@@ -25,7 +25,7 @@ _HEAD = re.compile(
 )
 """The reason stands on the next line."""
 _INTERRUPTED = re.compile(
-    r"(?:Terminating processes|Cancelling snakemake) on user request\b|Will exit after finishing currently running jobs\b(?! \(scheduler\))|.{0,90}\bnextflow\.Session - Session aborted -- Cause: SIG(?:INT|TERM)\b"
+    r"(?:g|bs)?make(?:\[\d{1,3}\])?: \*\*\* \[.{1,300}\] Interrupt$|(?:Terminating processes|Cancelling snakemake) on user request\b|Will exit after finishing currently running jobs\b(?! \(scheduler\))|.{0,90}\bnextflow\.Session - Session aborted -- Cause: SIG(?:INT|TERM)\b"
 )
 """Somebody stopped the engine; what becomes of its steps is the consequence."""
 _CAUSED = re.compile(r"\s{0,4}Caused by:$")
@@ -109,7 +109,7 @@ FAMILY = grammar.LogFamily(
         "Build failed with", "zombie", "Exception in ", "Exception:", "Error:", "cannot be locked", "No such variable", "No such property", "No signature of",
         "Missing process or", "Unknown config", "Unknown method", "Unknown process", "Unknown variable", "compilation failed", "compilation error", "parse config file", "Cannot find a matching",
         "Cannot find matching", "main script", "Not a valid ", "Missing workflow", "to submit process", "pull singularity", "create Conda", "evaluate ",
-        "on user request", "Session aborted -- ", "At least one job", "Will exit after fin", "localize", "call-to-call", "Broken DAG", "could not be found",
+        "on user request", "] Interrupt", "Session aborted -- ", "At least one job", "Will exit after fin", "localize", "call-to-call", "Broken DAG", "could not be found",
     ),
     read=read,
     facts=FACTS,
