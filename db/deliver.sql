@@ -403,7 +403,7 @@ AS $checks$
 $checks$;
 
 -- The GPU allocations a node's Prolog and Epilog saw; a later report of the same start completes the first.
--- Output   rows stored. What is new of a start whose verdict is given already is noted as late evidence.
+-- Output   rows stored. What is new of a start whose verdict is given already is noted as late evidence, and so is its output.
 CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = on -- a few jobs of all that ever ran, by the tables' keys
@@ -418,18 +418,25 @@ AS $allocations$
              ) AS r
         ORDER BY r.job_id, r.at, e.n DESC
     ), late AS (
-        INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)
-        SELECT p_cluster, p_node, a.end_at, a.end_at, 0
+        INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events, job_id)
+        SELECT p_cluster, p_node, a.end_at, a.end_at, 0, CASE WHEN news.of_node THEN NULL ELSE g.job_id END
         FROM given g
-        JOIN probing.job_attempt a
-          ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.judged_at IS NOT NULL AND a.end_at >= g.at
+        JOIN probing.job_attempt a ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.end_at >= g.at
         LEFT JOIN probing.job_allocation known
           ON known.cluster = p_cluster AND known.job_id = g.job_id AND known.node = p_node AND known.at = g.at
-        -- That a Prolog or an Epilog ran is evidence by itself, also of a job without GPUs: the node was there then.
-        WHERE known.job_id IS NULL
-           OR coalesce(g.released_at, known.released_at) IS DISTINCT FROM known.released_at
-           OR coalesce(g.gpu_uuids, known.gpu_uuids) IS DISTINCT FROM known.gpu_uuids
-           OR coalesce(nullif(g.gpu_indices, ''), known.gpu_indices, '') <> coalesce(known.gpu_indices, '')
+        CROSS JOIN LATERAL (
+            -- That a Prolog or an Epilog ran is evidence by itself, also of a job without GPUs: the node was there then.
+            SELECT a.judged_at IS NOT NULL
+                   AND (known.job_id IS NULL
+                        OR coalesce(g.released_at, known.released_at) IS DISTINCT FROM known.released_at
+                        OR coalesce(g.gpu_uuids, known.gpu_uuids) IS DISTINCT FROM known.gpu_uuids
+                        OR coalesce(nullif(g.gpu_indices, ''), known.gpu_indices, '') <> coalesce(known.gpu_indices, '')) AS of_node,
+                   -- The output of one start, on the node that attribution asks about (case_outputs.sql), says something of that start
+                   -- alone. One without a verdict may be getting it this moment, without its output.
+                   a.state <> 'COMPLETED' AND a.nodes[1] = p_node AND g.at >= a.start_at - interval '1 minute'
+                   AND g.detail ? 'logs' AND g.detail -> 'logs' IS DISTINCT FROM known.detail -> 'logs' AS of_job
+        ) AS news
+        WHERE news.of_node OR news.of_job
     ), stored AS (
         INSERT INTO probing.job_allocation AS a
         SELECT * FROM given

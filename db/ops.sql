@@ -91,7 +91,7 @@ SELECT
     extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
     a.nodes, cardinality(a.nodes) AS n_nodes, a.n_gpus,
     v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step, v.ruled_out, v.evidence,
-    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place, probing.job_ref(a) AS ref
+    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place, probing.job_ref(a) AS ref, v.log_read
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL;
@@ -106,7 +106,7 @@ SELECT
     f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.partition, f.name, f.state, f.start_at, f.end_at,
     f.elapsed_s, f.n_nodes, f.n_gpus, f.n_gpus * f.elapsed_s / 3600 AS gpu_hours,
     f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.incident_id, f.nodes,
-    f.ref
+    f.ref, f.log_read
 FROM ops.attempt_verdicts f
 WHERE f.end_at >= now() - interval '24 hours'
   AND f.state NOT IN ('COMPLETED', 'CANCELLED')

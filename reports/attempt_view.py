@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from probing_cluster.core import digits, hostlist, records, sanitize, vocabulary
-from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import phrase, rows
 
 FAILED_STATES = frozenset(
@@ -40,10 +39,6 @@ _WENT_WELL = re.compile(
 """All of a number of steps, or words of success: the program got over the error that stands above. `done` and `finished` alone are
 what batch scripts print behind whatever failed."""
 
-_EXIT = "task_exit"
-"""The kind of srun's line on how a task ended, which gives no reason."""
-_LAST_LINE_CHARS = 240
-
 _PARTLY_READ = re.compile(r"\d of \d+ bytes")
 """Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
 
@@ -75,7 +70,7 @@ class AttemptView:
     )
     logs: tuple[rows.JobLog, ...] = records.doc("its output files, as its nodes read them", default=())
     log_awaited: bool = records.doc(
-        "whether it ended unfinished so lately that its node's agent has not reported its output files yet",
+        "whether it ended lately, and its verdict was made before its node's agent reported its output files",
         default=False,
     )
     actions: tuple[records.Drain, ...] = records.doc("actions taken because of it, oldest first", default=())
@@ -164,21 +159,8 @@ class AttemptView:
 
     @property
     def explanation(self) -> str:
-        """The verdict's sentence; of a program that failed for a reason that nothing names, also the last line that it printed.
-
-        That line often says why, in words that no reader of logs can know. It is quoted and not called the cause.
-        """
-        if self.verdict is None:
-            return ""
-        summary = sanitize.clean(self.verdict.summary)
-        by_exit = self.verdict.cause == "user_error" and {e.kind for e in self.evidence} <= {_EXIT}
-        if self.attempt.state != "FAILED" or not by_exit:
-            return summary
-        logs = sorted(self.logs, key=lambda log: log.stream != "stderr")
-        last = next((line for log in logs if (line := slurm_lines.last_of_program(log.tail))), "")
-        if not last or last in summary:
-            return summary
-        return f"{summary} Its last line: {sanitize.clean(last, _LAST_LINE_CHARS)}"
+        """The verdict's sentence; of a program that failed for a reason that nothing names, it ends with the last line that it printed."""
+        return "" if self.verdict is None else sanitize.clean(self.verdict.summary)
 
     @property
     def why_not_judged(self) -> str:

@@ -101,6 +101,7 @@ def _verdict(verdict: records.Verdict, evidence: tuple[records.HealthEvent, ...]
         "next_step",
         "onset_at",
         "stalled_at",
+        "log_read",
         "place",
         "incident_id",
         "author",

@@ -287,12 +287,10 @@ def _view(
         moved=tuple(e for e in found.moved if _is_of(e.at, attempt, until)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=logs,
-        log_awaited=not logs
-        and not attempt.het_offset
-        and attempt.state in attempt_view.FAILED_STATES
+        log_awaited=verdict is not None
+        and verdict.log_read is False
         and attempt.end_at is not None
-        and now - attempt.end_at < _LOG_READ_WITHIN
-        and any(_is_of(at, attempt, until) for at in found.unread),
+        and now - attempt.end_at < _LOG_READ_WITHIN,
         actions=node_state.worth_a_line(
             sorted(
                 (

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from probing_cluster.core import digits, errors, vocabulary
+from probing_cluster.core import digits, errors, sanitize, vocabulary
 from probing_cluster.core.catalogue import pending_reasons
 from probing_cluster.reports import job_ref, phrase
 
 _NEVER_STARTED = """
 SELECT detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', detail ->> 'account',
-       detail ->> 'reason', at, detail ->> 'end_known'
+       detail ->> 'reason', at, detail ->> 'end_known', cluster
 FROM probing.health_event
 WHERE job_id = %(base)s AND kind = %(kind)s AND node = '' -- a node's agent can write no event of no node
 ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
@@ -22,9 +22,14 @@ LIMIT 1000
 _DEPENDENCY = "Dependency"
 _INVALID_DEPENDENCY = (
     "nobody cancelled it, so a job that it depended on ended as it must not, and Slurm took it out of the queue, as --kill-on-invalid-dep=yes "
-    "or the site's kill_invalid_depend asks; `sacct -j {job} -o SubmitLine%200` shows that job if the command line named it"
+    "or the site's kill_invalid_depend asks; {predecessors}"
 )
-SQL = (Path(__file__).parent / "sql" / "report.sql").read_text(encoding="utf-8")
+_NO_PREDECESSOR = "which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
+_MOST_PREDECESSORS = 3
+_SUMMARY_CHARS = 300
+_SQL = Path(__file__).parent / "sql"
+SQL = (_SQL / "report.sql").read_text(encoding="utf-8")
+_PREDECESSORS = (_SQL / "predecessors.sql").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,7 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
 def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> NeverStarted | None:
     """Of a job without a start that accounting shows as over: what became of it, and by whom; else None."""
     given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
-    for written, state, by, user, account, reason, at, end_known in connection.execute(
+    for written, state, by, user, account, reason, at, end_known, its_cluster in connection.execute(
         _NEVER_STARTED, given
     ).fetchall():
         if written != str(ref) and not (ref.task is not None and _holds(written, ref.task)):
@@ -68,13 +73,46 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
         known = pending_reasons.of(reason or "")
         meaning = f": {known.words.format(job=ref)}" if known is not None else ""
         if unnamed and (reason or "").startswith(_DEPENDENCY):
-            meaning, unnamed = f": {_INVALID_DEPENDENCY.format(job=ref)}", ""
+            job = {"cluster": its_cluster, "job_id": ref.base, "user": user, "account": account, "at": at}
+            predecessors = _predecessors(connection, job) or _NO_PREDECESSOR.format(job=ref)
+            meaning, unnamed = f": {_INVALID_DEPENDENCY.format(predecessors=predecessors)}", ""
         why = f" (Slurm's reason: {reason}{meaning})" if reason else ""
         when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
         waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"
         words = f"job {ref} never started: it {ended}{by_words}{when}{waited}{why}{unnamed}"
         return NeverStarted(words=words, user=user or "", account=account or "")
     return None
+
+
+def _predecessors(connection: Connection, job: Mapping[str, Any]) -> str:
+    """`it waited for job 14, which ended FAILED: …`; empty if no look at the queue found what it waited for."""
+    rows = connection.execute(_PREDECESSORS, job).fetchall()
+    words = [_predecessor(*row) for row in rows[:_MOST_PREDECESSORS]]
+    more = f" and {len(rows) - len(words)} more" if len(rows) > len(words) else ""
+    return f"it waited for {'; for '.join(words)}{more}" if words else ""
+
+
+def _predecessor(
+    number: int,
+    ref: str | None,
+    state: str | None,
+    ended: bool | None,
+    cause: str | None,
+    confidence: str | None,
+    summary: str | None,
+) -> str:
+    if state is None:
+        return f"job {number}"
+    if ref is None:
+        return f"job {number}, which never started either ({state}; probing-report {number} shows why)"
+    whose = "which" if ref == str(number) else f"of which {ref}"
+    how = f"job {number}, {whose} {'ended' if ended else 'is'} {state}"
+    why = (
+        f": {cause}, {confidence}: {sanitize.clean(summary or '', _SUMMARY_CHARS).rstrip('.')}"
+        if cause
+        else ""
+    )
+    return f"{how}{why} (probing-report {ref})"
 
 
 def _holds(written: str, task: int) -> bool:

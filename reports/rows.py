@@ -142,9 +142,6 @@ class ReportRows:
         "the last instant in imported accounting; null if a service reads accounting", default=None
     )
     logs: tuple[JobLog, ...] = records.doc("its output files, oldest attempt first", default=())
-    unread: tuple[datetime, ...] = records.doc(
-        "the Prologs of starts of whose output files the first node's agent has not reported yet", default=()
-    )
     run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
     siblings: tuple[Sibling, ...] = records.doc(
         "array tasks or het components, failed first, at most 1000", default=()
@@ -254,7 +251,6 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         listening_since=datetime.fromisoformat(since) if since else None,
         exported_until=datetime.fromisoformat(exported) if exported else None,
         logs=tuple(_logs(document.get("logs") or ())),
-        unread=tuple(datetime.fromisoformat(u["at"]) for u in document.get("unread") or ()),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
         never_started=many("never_started", NeverStartedTasks),

@@ -60,6 +60,8 @@ class Job(Judged, kw_only=True):
     hosts: str = ""
     incident_id: uuid.UUID | None = None
     author: str | None = None
+    log_read: bool | None = None
+    """Whether the job's output had been read when the verdict was made; false: the verdict may change with it."""
 
 
 class Node(msgspec.Struct, kw_only=True):

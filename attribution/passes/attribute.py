@@ -22,6 +22,7 @@ from probing_cluster.attribution.passes import (
     incident_growth,
     incidents,
     isolation,
+    job_output,
     no_evidence_verdict,
     node_clocks,
     node_losses,
@@ -294,7 +295,7 @@ class _Pass:
                 answered[i] = False
             else:
                 made.append(verdict)
-        self._keep(made)
+        self._keep(job_output.complete(self._source, made, {}))
         return answered
 
     def _keep(self, made: Sequence[records.Verdict]) -> None:
@@ -351,7 +352,8 @@ def judge_batch(
     job_nodes = {cases.key(c.attempt): c.attempt.nodes for c in found}
     made = incidents.assign(verdicts, _chains(fetcher, verdicts, events, cache), events, job_nodes)
     by_key = {cases.key(c.attempt): c.attempt for c in found}
-    return node_losses.assign(source, made, by_key, fetcher.places, {} if others is None else others)
+    assigned = node_losses.assign(source, made, by_key, fetcher.places, {} if others is None else others)
+    return job_output.complete(source, assigned, events)
 
 
 def _chains(

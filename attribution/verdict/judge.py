@@ -108,6 +108,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
             "stalled_at": found.stalled_at,
             "window_start_at": min([found.window.start_at, *_active_since(found, ranking)]),
             "window_end_at": found.window.end_at,
+            "log_read": None,
             "author": "rules",
             "rules_version": rules_version(),
             "made_at": made_at,

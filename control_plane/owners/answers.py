@@ -30,6 +30,12 @@ group by run_key
 _LOST = "node_lost"
 _LOOP_KNOWN = timedelta(seconds=5)
 """How long after its verdict it is known whether a start belongs to a restart loop."""
+_CORRECTABLE = timedelta(hours=1)
+"""Output that is read later than this after the job's end corrects no mail."""
+_CORRECTIONS = 20
+"""Most corrections to one recipient in an hour: what ends many jobs at once may keep all their outputs from being read in time."""
+_NO_OUTPUT = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+"""States in which the node that could read the output is mostly gone."""
 _ASIDE = timedelta(hours=1)
 """A verdict that is given anew may be younger than the decision that rested on the one before."""
 
@@ -44,6 +50,20 @@ class Waits:
     """Whether something that has settled is not judged."""
     accounts: bool = False
     """Whether a run's account lacks such an end."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Corrections:
+    """When each recipient was sent corrections, in the last hour; of this process: a restarted service counts anew."""
+
+    sent_at: dict[str, list[datetime]] = dataclasses.field(default_factory=dict)
+
+    def allows(self, recipient: str, now: datetime) -> bool:
+        """Whether one more may be sent, which then counts."""
+        lately = [at for at in self.sent_at.get(recipient, ()) if now - at < timedelta(hours=1)]
+        is_allowed = len(lately) < _CORRECTIONS
+        self.sent_at[recipient] = [*lately, now] if is_allowed else lately
+        return is_allowed
 
 
 def run(service: context.Context, now: datetime) -> list[str]:
@@ -75,8 +95,8 @@ class _JobFacts:
     """What accounting and attribution say of the jobs that mails are owed about."""
 
     attempts: Mapping[int, Sequence[records.JobAttempt]]
-    judged: Mapping[tuple[int, datetime], datetime]
-    """Attempt to when its verdict was made."""
+    verdicts: Mapping[tuple[int, datetime], records.Verdict]
+    """Attempt to its verdict."""
     accounted: Mapping[str, datetime]
     """Run to the end of what its account counts."""
     awaiting: Collection[tuple[int, datetime]]
@@ -99,15 +119,28 @@ class _JobFacts:
         found = self.of(owed)
         if not found or not all(a.end_at is not None and self.is_judged(a) for a in found):
             return False
+        may_wait = now - owed.at < timedelta(seconds=config.mail_wait_s)
+        if may_wait and any(map(self.awaits_output, found)):
+            return False
         if owed.array:
             return True
         (attempt,) = found
-        if (
+        if may_wait and (
             self._is_undecided(attempt) or (attempt.job_id, attempt.submit_at) in self.unwitnessed
-        ) and now - owed.at < timedelta(seconds=config.mail_wait_s):
+        ):
             return False
-        judged_at = self.judged.get((attempt.job_id, attempt.submit_at), now)
+        verdict = self.verdict_on(attempt)
+        judged_at = verdict.made_at if verdict is not None else now
         return self.is_counted(attempt) or now - judged_at >= timedelta(seconds=2 * config.attribution_poll_s)
+
+    def awaits_output(self, attempt: records.JobAttempt) -> bool:
+        """Whether its verdict was made before its output was read, and it may yet be read."""
+        verdict = self.verdict_on(attempt)
+        return verdict is not None and verdict.log_read is False and attempt.state not in _NO_OUTPUT
+
+    def verdict_on(self, attempt: records.JobAttempt) -> records.Verdict | None:
+        """Its verdict; None until it has one."""
+        return self.verdicts.get((attempt.job_id, attempt.submit_at))
 
     def _is_undecided(self, attempt: records.JobAttempt) -> bool:
         if attempt.state not in restart.CANDIDATES or attempt.end_at is None:
@@ -123,7 +156,7 @@ class _JobFacts:
 
     def is_judged(self, attempt: records.JobAttempt) -> bool:
         """Whether it has its verdict, or needs none."""
-        return attempt.state == "COMPLETED" or (attempt.job_id, attempt.submit_at) in self.judged
+        return attempt.state == "COMPLETED" or self.verdict_on(attempt) is not None
 
 
 def _restarts(attempt: records.JobAttempt) -> int:
@@ -144,7 +177,7 @@ def _read(service: context.Context, wanted: Sequence[handover.OwedMail]) -> _Job
     accounts = service.store.rows(_ACCOUNTS, given) if keys else []
     return _JobFacts(
         attempts=by_job,
-        judged={(v.job_id, v.submit_at): v.made_at for v in verdicts},
+        verdicts={(v.job_id, v.submit_at): v for v in verdicts},
         accounted={row["run_key"]: row["end_at"] for row in accounts},
         awaiting=_awaiting(service, verdicts),
         decided_at=_decided_at(service, verdicts),
@@ -183,7 +216,8 @@ def _decided_at(service: context.Context, verdicts: Sequence[records.Verdict]) -
 
 def waits_for(service: context.Context, now: datetime) -> Waits:
     """What mails wait for that were owed lately; raises DatabaseUnavailable."""
-    owing = [o for o in map(handover.of_letter, handover.box(service.config).pending()) if not o.followed]
+    pending = map(handover.of_letter, handover.box(service.config).pending())
+    owing = [o for o in pending if not o.followed and not o.mailed_cause]
     if not owing:
         return Waits()
     known = _read(service, owing)
@@ -194,7 +228,7 @@ def waits_for(service: context.Context, now: datetime) -> Waits:
         ends_of=frozenset(
             o.job_id for o, found in of_each.items() if not found or any(a.end_at is None for a in found)
         ),
-        verdicts=any(not known.is_judged(a) for a in ended),
+        verdicts=any(not known.is_judged(a) or known.awaits_output(a) for a in ended),
         accounts=any(not known.is_counted(a) for a in ended),
     )
 
@@ -208,6 +242,8 @@ def _one(
     now: datetime,
 ) -> list[str]:
     """Sends what one owed mail needs now; the debt is deleted only after the mail is in the outbox."""
+    if owed.mailed_cause:
+        return _correct(service, box, kept, owed, known, now)
     ready = known is not None and known.ready(owed, now, service.config.service)
     waited = now - owed.at
     if not ready and waited < GIVE_UP:
@@ -218,8 +254,43 @@ def _one(
         return [key]
     report = _report(service, owed) if ready else None
     key = _put(service, owed, report, "verdict", now)
-    box.done(kept)
+    mailed = job_mail.verdict_of(owed.restart_count, report)
+    if mailed is None or mailed.log_read is not False:
+        box.done(kept)
+    else:
+        after = dataclasses.replace(owed, mailed_cause=mailed.cause, mailed_domain=mailed.domain.value)
+        box.update(handover.message(after))
     return [key]
+
+
+def _correct(
+    service: context.Context,
+    box: queue.Outbox,
+    kept: queue.QueuedMessage,
+    owed: handover.OwedMail,
+    known: _JobFacts | None,
+    now: datetime,
+) -> list[str]:
+    """Sends one correction if the verdict that was mailed has another cause or domain now that the output has been read."""
+    if known is None:
+        return []
+    found = known.of(owed)
+    verdict = known.verdict_on(found[0]) if found else None
+    if verdict is not None and verdict.log_read is False and now - owed.at < _CORRECTABLE:
+        return []
+    keys = []
+    is_other = verdict is not None and (owed.mailed_cause, owed.mailed_domain) != (
+        verdict.cause,
+        verdict.domain.value,
+    )
+    # A person's verdict rests on no reading.
+    if verdict is not None and verdict.log_read and is_other:
+        if service.memory(_Corrections).allows(owed.recipient, now):
+            keys.append(_put(service, owed, _report(service, owed), "correction", now))
+        else:
+            LOG.info("a correction is left out", extra={"fields": {"key": owed.key}})
+    box.done(kept)
+    return keys
 
 
 def _put(
@@ -238,6 +309,7 @@ def _put(
         mark=key,
         stage="never" if stage == "verdict" and report is None else stage,
         again=owed.followed,
+        mailed=(owed.mailed_domain, owed.mailed_cause),
         at=now,
     )
     made = job_mail.compose(about, report, service.config)

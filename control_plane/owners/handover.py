@@ -39,6 +39,10 @@ class OwedMail:
     """When it was handed over."""
     followed: bool = False
     """Whether "the verdict follows" was sent already."""
+    mailed_cause: str = ""
+    """Of a mail that went out before the job's output was read: the cause that it names; only a correction may still be owed."""
+    mailed_domain: str = ""
+    """The failure domain that it names."""
 
     @property
     def key(self) -> str:

@@ -104,6 +104,10 @@ class Verdict(FromRow):
     )
     window_start_at: datetime | None = doc("start of the evidence window, UTC", default=None)
     window_end_at: datetime | None = doc("end of the evidence window, UTC", default=None)
+    log_read: bool | None = doc(
+        "whether the job's output had been read when it was made; false = it may change with what is read, null = no agent has it to read",
+        default=None,
+    )
     author: str = doc("'rules', or the operator who set it", default="rules")
     rules_version: str = doc("version of the rules that made it")
     made_at: datetime = doc("when it was made, UTC")

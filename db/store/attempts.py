@@ -63,7 +63,14 @@ WHERE a.submit_at <> g.submit_at AND (a.submit_at = a.start_at OR g.submit_at = 
 LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
 _ARRIVAL = tables.arrival.c
 _WAITING = (
-    sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
+    sa.select(
+        _ARRIVAL.arrival_id,
+        _ARRIVAL.job_id,
+        _ARRIVAL.cluster,
+        _ARRIVAL.node,
+        _ARRIVAL.first_at,
+        _ARRIVAL.last_at,
+    )
     .order_by(_ARRIVAL.arrival_id)
     .limit(_BATCH)
 )
@@ -176,7 +183,8 @@ class AttemptRows(base.StoreBase):
                 waiting = connection.execute(_WAITING).fetchall()
             if not waiting:
                 return reopened
-            more = _bound(grown([ArrivedEvents(*row[1:]) for row in waiting])) if grown is not None else []
+            of_nodes = [ArrivedEvents(*row) for _, job_id, *row in waiting if job_id is None]
+            more = _bound(grown(of_nodes)) if grown is not None and of_nodes else []
             with engines.translated(), self.engine.begin() as connection:
                 given = {"arrivals": [arrival_id for arrival_id, *_ in waiting]}
                 reopened += connection.execute(REOPEN, given).scalar_one() + len(more)

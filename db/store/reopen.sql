@@ -9,6 +9,7 @@
 -- OFFSET 0: by the one index that is meant. IS TRUE: nodes are looked up in a hash; a join might compare each attempt with each delivery.
 -- Where no agent beats, a node's last line is its sign of life: a later line says that it lived since the one before; its first line ever,
 -- that it lived for a day, as watched.sql joins the files of a log. What is no line (a start, a drain, a test of the node) says neither.
+-- A delivery of one job's output concerns that attempt alone.
 -- Where events that a verdict might rest on are older than the oldest month kept, it stays if any of its evidence has been dropped.
 WITH taken AS (
     DELETE FROM probing.arrival
@@ -16,7 +17,7 @@ WITH taken AS (
                                  WHERE arrival_id = ANY(CAST(:arrivals AS bigint[]))
                                  ORDER BY arrival_id
                                  FOR UPDATE SKIP LOCKED))
-    RETURNING cluster, node, first_at, last_at
+    RETURNING cluster, node, first_at, last_at, job_id
 ), evidence_span AS MATERIALIZED (
     SELECT t.cluster, t.node, t.last_at,
            CASE WHEN EXISTS (SELECT FROM probing.agent_heartbeat b WHERE b.cluster = t.cluster AND b.node = t.node)
@@ -33,6 +34,7 @@ WITH taken AS (
                 ELSE t.first_at
            END AS first_at
     FROM taken t
+    WHERE t.job_id IS NULL
 ), away AS MATERIALIZED (
     SELECT cluster, node, min(first_at) - interval '1 day' AS since, max(last_at) + interval '8 days' AS until, count(*) OVER () <= 20 AS few
     FROM evidence_span
@@ -78,6 +80,12 @@ WITH taken AS (
                           WHERE NOT EXISTS (SELECT FROM probing.event_key k
                                             JOIN probing.health_event e ON e.at = k.at AND e.event_id = k.event_id AND e.cluster = v.cluster
                                             WHERE k.event_id = g.event_id)))
+    UNION
+    SELECT a.cluster, a.job_id, a.submit_at
+    FROM taken t
+    JOIN probing.job_attempt a
+      ON a.cluster = t.cluster AND a.job_id = t.job_id AND a.end_at = t.last_at AND a.judged_at IS NOT NULL
+    WHERE a.end_at - interval '8 days' >= (SELECT since FROM kept)
 ), reopened AS (
     UPDATE probing.job_attempt a SET judged_at = NULL
     FROM hit h

@@ -184,6 +184,8 @@ def _kind(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
     """The type a column's values are sent as and the one they are cast to."""
     if isinstance(kind, pg.ARRAY):
         return "text", f"{_kind(kind.item_type)[1]}[]"
+    if isinstance(kind, sa.Boolean):
+        return "text", "boolean"
     names = {sa.Uuid: "uuid", sa.BigInteger: "bigint", sa.DateTime: "timestamptz", sa.Text: "text"}
     name = next(text for cls, text in names.items() if isinstance(kind, cls))
     return name, name

@@ -192,7 +192,10 @@ job_exclusion = of_record(
     records.JobExclusion, ("job_id", "node", "cluster"), sa.Index("job_exclusion_at", "at")
 )
 job_dependency = of_record(
-    records.JobDependency, ("on_job_id", "job_id", "cluster"), sa.Index("job_dependency_at", "at")
+    records.JobDependency,
+    ("on_job_id", "job_id", "cluster"),
+    sa.Index("job_dependency_at", "at"),
+    sa.Index("job_dependency_job", "job_id"),
 )
 diagnostic_result = of_record(
     records.DiagnosticResult,

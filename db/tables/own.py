@@ -113,6 +113,11 @@ arrival = sa.Table(
     at_column("last_at", "time of the latest new event, UTC", nullable=False),
     sa.Column("n_events", sa.BigInteger(), nullable=False, comment="new events in the delivery"),
     at_column("received_at", "when they were stored, UTC", nullable=False, server_default=NOW),
+    sa.Column(
+        "job_id",
+        sa.BigInteger(),
+        comment="the one job they concern: its output was read; null = all on the node",
+    ),
     comment="Deliveries whose new events have not yet been held against verdicts; late evidence re-opens those.",
 )
 rejection = sa.Table(

@@ -33,9 +33,12 @@ class MailHeader:
     recipient: str = records.doc("the address that asked Slurm for it")
     mark: str = records.doc("identity of the mail; a second copy has the same")
     stage: str = records.doc(
-        "verdict, follows (not yet), never (not within a day), held (it holds GPUs idle) or alarm (it printed an alarm word)"
+        "verdict, follows (not yet), never (not within a day), correction (of the verdict mailed), held (it holds GPUs idle) or alarm (it printed an alarm word)"
     )
     again: bool = records.doc("true if an earlier mail said that the verdict follows", default=False)
+    mailed: tuple[str, str] = records.doc(
+        "of a correction: the domain and the cause that the mail before it named", default=("", "")
+    )
     at: datetime = records.doc("when it was made, UTC")
 
 
@@ -123,8 +126,38 @@ def content(
         return _without(base, about)
     if isinstance(report, rows.ReportRows):
         return _of_array(base, about, report)
-    view = _view(about, report)
-    return base if view is None else _of_attempt(base, report, view)
+    view = _view(about.restart_count, report)
+    if view is None:
+        return base
+    whole = _of_attempt(base, report, view)
+    return (
+        whole
+        if about.stage != "correction" or view.verdict is None
+        else _corrected(whole, about, report, view.verdict)
+    )
+
+
+def verdict_of(
+    restart_count: int, report: model.ReportModel | rows.ReportRows | None
+) -> records.Verdict | None:
+    """The verdict that a mail about this start gives; None for an array's summary."""
+    view = _view(restart_count, report) if isinstance(report, model.ReportModel) else None
+    return view.verdict if view is not None else None
+
+
+def _corrected(
+    whole: Content, about: MailHeader, report: model.ReportModel, verdict: records.Verdict
+) -> Content:
+    """The correction: what the verdict was and is, its sentence, and what to do now."""
+    before, after = _named(*about.mailed), _named(verdict.domain.value, verdict.cause)
+    title = f"Correction: job {report.title}: the verdict changed from {before} to {after}, now that its output has been read"
+    return _with(whole, title=title, evidence=(), cost="")
+
+
+def _named(domain: str, cause: str) -> str:
+    """`user program (user error)`; the cause alone where no failure domain applies."""
+    domain, cause = domain.replace("_", " "), cause.replace("_", " ")
+    return cause if domain in ("unknown", cause) else f"{domain} ({cause})"
 
 
 def _footer(about: MailHeader, config: settings.Settings) -> str:
@@ -140,13 +173,13 @@ def _without(base: Content, about: MailHeader) -> Content:
     return _with(base, summary=words)
 
 
-def _view(about: MailHeader, report: model.ReportModel) -> attempt_view.AttemptView | None:
+def _view(restart_count: int, report: model.ReportModel) -> attempt_view.AttemptView | None:
     """The attempt that the mail is about."""
     found = [
         v
         for v in report.attempts
         if (v.attempt.attempt - 1 if v.attempt.restart_count is None else v.attempt.restart_count)
-        == about.restart_count
+        == restart_count
     ]
     return found[-1] if found else None
 
@@ -159,7 +192,7 @@ def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.Att
     return _with(
         base,
         title=f"{which} {view.how_it_ended}: {_short(verdict.summary)}",
-        sure=text.sure_words(verdict),
+        sure=text.sure_so_far(view),
         severity=_severity(verdict),
         summary=sanitize.clean(f"{view.explanation} {view.elsewhere}".rstrip(), 1000),
         evidence=tuple(

@@ -7,7 +7,6 @@
 --                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, account,
 --                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
---                          unread (at: Prologs of starts of whose output files the agent of the first node has not reported yet),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
 with named as (
@@ -181,11 +180,6 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
              from (select a.* from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
                    where jsonb_typeof(a.detail -> 'logs') = 'array'
                      and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute' order by a.at desc limit 200) l),
-    'unread', (select jsonb_agg(jsonb_build_object('at', u.at) order by u.at)
-               from (select a.at from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
-                     where not a.detail ? 'logs' and a.node in (select nodes[1] from attempts)
-                       and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute'
-                     order by a.at desc limit 50) u),
     'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
     'never_started', (select jsonb_agg(jsonb_build_object('job', n.job, 'state', n.state, 'cancelled_by', n.by) order by n.job) from (
                    select distinct on (e.detail ->> 'job') e.detail ->> 'job' as job, e.detail ->> 'state' as state, e.detail ->> 'cancelled_by' as by

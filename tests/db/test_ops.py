@@ -63,6 +63,7 @@ def story(
                 incident_id=uuid.uuid4(),
                 onset_at=event.at,
                 evidence=(event.event_id,),
+                log_read=False,
             )
         ]
     )

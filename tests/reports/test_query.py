@@ -430,24 +430,3 @@ def test_the_component_whose_task_failed_is_read_from_the_output(store: db_store
     deliver("c", 600, "n4")
     siblings = read(store.connection_uri(), "600+1").siblings
     assert {s.ref: s.task_failed for s in siblings} == {"600+0": False, "600+1": True}
-
-
-def test_a_start_whose_output_its_first_node_has_not_reported_is_unread(store: db_store.Store) -> None:
-    """Only of this job and cluster, and only until the row with its logs comes."""
-    start_at = example.at("14:03:00")
-    store.upsert_attempts([example.attempt(1, nodes=("n1", "n2"), start_at=start_at)])
-
-    def deliver(node: str, cluster: str = "c", job_id: int = 4242, **detail: object) -> None:
-        row = records.JobAllocation(
-            cluster=cluster, node=node, job_id=job_id, restart_count=0, at=start_at, detail=detail
-        )
-        delivery.Delivery(store.connection_uri(), cluster, node).deliver(allocations=[row])
-
-    deliver("n2")
-    deliver("n1", cluster="elsewhere")
-    deliver("n1", job_id=7)
-    assert read(store.connection_uri(), "4242").unread == ()
-    deliver("n1")
-    assert read(store.connection_uri(), "4242").unread == (start_at,)
-    deliver("n1", logs=[])
-    assert read(store.connection_uri(), "4242").unread == ()

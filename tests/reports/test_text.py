@@ -93,45 +93,20 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
 
 
-EXITED = "srun: error: n1: task 0: Exited with exit code 1"
-
-
-@pytest.mark.parametrize(
-    ("tails", "over", "quoted"),
-    [
-        ({"stdout": ("epoch 3", "checkpoint version 3 is too new for this code (max 2)", "")}, {}, "checkpoint version 3 is too new for this code (max 2)"),
-        ({"stdout": ("start", "ls: cannot access '/none': No such file or directory")}, {}, "ls: cannot access '/none': No such file or directory"),
-        ({"stdout": ("item 4: checksum mismatch", EXITED, "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-05T10:00:00 ***")}, {}, "item 4: checksum mismatch"),
-        ({"stdout": ("epoch 3",), "stderr": ("worker: fatal: lost connection",)}, {}, "worker: fatal: lost connection"),
-        ({"stdout": ("epoch 3",), "stderr": (EXITED, "-----")}, {}, "epoch 3"),
-        ({"stdout": (EXITED, "")}, {}, ""),
-        ({"stdout": ("epoch 3",)}, {"state": "TIMEOUT"}, ""),
-        ({"stdout": ("epoch 3",)}, {"cause": "gpu_lost"}, ""),
-        ({"stdout": ("KeyError: 'lr'",)}, {"summary": "The program failed by itself: KeyError: 'lr'."}, ""),
-    ],
-)  # fmt: skip
-def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
-    story: rows.ReportRows, tails: dict[str, tuple[str, ...]], over: dict[str, str], quoted: str
-) -> None:
-    """Codes say why in words of their own. Slurm's lines are none of the program's, and no line is quoted beside a named cause."""
-    last = dataclasses.replace(
-        max(story.attempts, key=lambda a: a.submit_at), attempt=1, state=over.get("state", "FAILED"), exit_code=1
-    )  # fmt: skip
-    summary = over.get("summary", "The program exited with code 1, with no fault beside it.")
+def test_the_line_that_a_verdict_quotes_is_in_every_report(story: rows.ReportRows) -> None:
+    """Attribution quotes the last line of a program that failed for no known reason; text, page and JSON have its words."""
+    summary = "The program exited with code 1, with no fault beside it. Its last line: checkpoint version 3 is too new"
     (of_story, *_) = story.verdicts
+    last = max(story.attempts, key=lambda a: a.submit_at)
     verdict = dataclasses.replace(
-        of_story, submit_at=last.submit_at, attempt=1, cause=over.get("cause", "user_error"), summary=summary, evidence=()
-    )  # fmt: skip
-    logs = tuple(
-        rows.JobLog(node="n1", at=example.at("14:21:40"), path=f"/{s}", stream=s, tail=t) for s, t in tails.items()
-    )  # fmt: skip
-    found = dataclasses.replace(story, attempts=(last,), verdicts=(verdict,), logs=logs)
+        of_story, submit_at=last.submit_at, cause="user_error", summary=summary, evidence=()
+    )
+    found = dataclasses.replace(story, attempts=(last,), verdicts=(verdict,))
     report = model.build(job_ref.parse("4242"), found, now=NOW)
-    wanted = f"{summary} Its last line: {quoted}" if quoted else summary
-    assert json_out.document(report)["attempts"][0]["explanation"] == wanted
-    plain = " ".join(text.render(report).split())
-    assert ("Its last line: " in plain, f"{wanted} " in plain) == (bool(quoted), True)
-    assert ("Its last line: " in page.render(report)) is bool(quoted)
+    document = json_out.document(report)["attempts"][0]
+    assert (document["explanation"], document["verdict"]["summary"]) == (summary, summary)
+    assert summary in " ".join(text.render(report).split())
+    assert summary in page.render(report)
 
 
 @pytest.mark.parametrize(
@@ -699,34 +674,28 @@ def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.ReportR
 
 
 def test_a_report_from_before_its_log_was_read_says_so(story: rows.ReportRows) -> None:
-    """The first node's agent has the start on record and no output of it yet: for some minutes the verdict is one so far."""
+    """The verdict was made before the first node's agent reported the output: for some minutes it is one so far."""
     _, first = story.attempts
-    assert first.start_at
     assert first.end_at
-    early = rows.ReportRows(attempts=(first,), verdicts=story.verdicts, unread=(first.start_at,))
 
-    def at(found: rows.ReportRows, minutes: float) -> str:
+    def at(minutes: float, *, log_read: bool | None) -> str:
+        verdicts = tuple(dataclasses.replace(v, log_read=log_read) for v in story.verdicts)
+        early = rows.ReportRows(attempts=(first,), verdicts=verdicts)
         when = first.end_at + timedelta(minutes=minutes)
-        return text.render(model.build(job_ref.parse("4242"), found, now=when))
+        report = model.build(job_ref.parse("4242"), early, now=when)
+        document = json_out.document(report)["attempts"][0]
+        assert (document["log_awaited"], document["verdict"]["log_read"]) == (
+            log_read is False and minutes < 5,
+            log_read,
+        )
+        return " ".join(text.render(report).split())
 
-    assert "certain so far" in at(early, 1)
-    assert "Ask again in a minute: its output was not read yet" in " ".join(at(early, 1).split())
-    log = rows.JobLog(node="n1", at=first.start_at, path="/w/out", tail=("x",))
-    read = dataclasses.replace(early, logs=(log,))
-    other = dataclasses.replace(early, unread=(first.start_at - timedelta(hours=1),))
-    done = dataclasses.replace(first, state="COMPLETED", exit_code=0)
-    ended = dataclasses.replace(early, attempts=(done,), verdicts=())
-    part = dataclasses.replace(early, attempts=(dataclasses.replace(first, het_job_id=4242, het_offset=1),))
-    for found, minutes in (
-        (early, 6),
-        (read, 1),
-        (dataclasses.replace(early, unread=()), 1),
-        (other, 1),
-        (ended, 1),
-        (part, 1),
-    ):
-        assert "so far" not in at(found, minutes)
-        assert "not read yet" not in at(found, minutes)
+    assert "certain so far" in at(1, log_read=False)
+    assert "Ask again in a minute: its output was not read yet" in at(1, log_read=False)
+    for minutes, log_read in ((6, False), (1, True), (1, None)):
+        shown = at(minutes, log_read=log_read)
+        assert "so far" not in shown
+        assert "not read yet" not in shown
 
 
 def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.ReportRows) -> None:

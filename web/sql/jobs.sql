@@ -10,7 +10,7 @@ SELECT
     a.run_key, a.start_at, a.end_at, extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
     a.exit_code, a.exit_signal, cardinality(a.nodes) AS n_nodes, a.n_gpus,
     a.nodes[1:2000] AS nodes, v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step,
-    v.incident_id, v.author, v.place
+    v.incident_id, v.author, v.place, v.log_read
 FROM probing.job_attempt a
 LEFT JOIN LATERAL (
     SELECT f.*

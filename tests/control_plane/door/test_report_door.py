@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import fakes
@@ -208,6 +209,51 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
     carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
     assert "never started" in str(answer(service, carol, ASK | {"job": job})["message"])
+
+
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        (
+            (14,),
+            "it waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14))",
+        ),
+        ((14, 13), "it waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 13, which ended COMPLETED (probing-report 13))"),
+        ((12,), "it waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1))"),
+        ((15,), "it waited for job 15, which never started either (CANCELLED; probing-report 15 shows why))"),
+        ((18,), "it waited for job 18)"),
+        ((99,), "it waited for job 99)"),
+        ((0,), "which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
+        ((), "which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
+    ],
+)  # fmt: skip
+def test_the_job_that_took_one_out_of_the_queue_is_named(
+    service: context.Context, on: tuple[int, ...], words: str
+) -> None:
+    """As a look at the queue found it, with why it ended; of another user's job nothing but the number that the owner wrote."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [
+        fakes.row(14, State="FAILED", ExitCode="1:0"),
+        fakes.row(13, State="COMPLETED", ExitCode="0:0"),
+        fakes.row(120, JobID="12_0", State="COMPLETED", ExitCode="0:0"),
+        fakes.row(121, JobID="12_1", State="TIMEOUT", ExitCode="0:0"),
+        fakes.row(18, User="bob"),
+        fakes.row_never_started(15),
+        fakes.row_never_started(16, State="CANCELLED", Reason="DependencyNeverSatisfied"),
+    ]
+    accounting.run(service)
+    before = fakes.NOW - timedelta(days=1)
+    waited = (records.JobDependency(cluster="c", job_id=16, on_job_id=n, user="alice", at=before) for n in on)
+    service.store.save_dependencies(waited)
+    failed = next(a for a in service.store.attempts(job_ids=[14, 18]) if a.job_id == 14)
+    verdict = records.Verdict(
+        cluster="c", job_id=14, submit_at=failed.submit_at, cause="user_error", domain=records.Domain.USER_PROGRAM,
+        confidence=records.Confidence.LIKELY, summary="The program exited with code 1.", rules_version="1", made_at=fakes.NOW,
+    )  # fmt: skip
+    service.store.save_verdicts([verdict])
+    message = str(answer(service, ALICE, ASK | {"job": "16"})["message"])
+    assert message.endswith(words)
+    assert "or the site's kill_invalid_depend asks; " in message
 
 
 def test_a_job_that_never_started_and_that_slurm_still_has_never_started(service: context.Context) -> None:

@@ -1,0 +1,75 @@
+"""What a verdict has from the job's output beside its findings: whether it was read, and the program's last line."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.attribution.verdict.rules import user_error
+from probing_cluster.core import records, sanitize
+from probing_cluster.core.catalogue import slurm_lines
+from probing_cluster.db import store
+
+_READ = (Path(__file__).parent / "sql" / "case_outputs.sql").read_text("utf-8")
+_EXIT = "task_exit"
+"""The kind of srun's line on how a task ended, which gives no reason."""
+_LINE_CHARS = 240
+
+
+def complete(
+    source: store.Store, verdicts: Sequence[records.Verdict], events: Mapping[uuid.UUID, records.HealthEvent]
+) -> list[records.Verdict]:
+    """The verdicts with `log_read`; that on a program that failed for a reason that nothing names ends with its last line, too.
+
+    That line often says why, in words that no reader of logs can know. It is quoted and not called the cause.
+    `events`: the evidence of these verdicts.
+    """
+    by_cluster: dict[str, list[records.Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        by_cluster[verdict.cluster].append(verdict)
+    found: dict[Any, Mapping[Any, Any]] = {}
+    for cluster, mine in by_cluster.items():
+        given = {
+            "cluster": cluster,
+            "job_ids": [v.job_id for v in mine],
+            "submits": [v.submit_at for v in mine],
+            "by_exit": [_is_by_exit(v, events) for v in mine],
+        }
+        for row in source.rows(_READ, given):
+            found[cluster, row["job_id"], row["submit_at"]] = row
+    rows = (found.get((v.cluster, v.job_id, v.submit_at)) for v in verdicts)
+    return [v if row is None else _with(v, row) for v, row in zip(verdicts, rows, strict=True)]
+
+
+def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.HealthEvent]) -> bool:
+    """Whether it rests on how the program ended alone."""
+    return verdict.cause == user_error.CAUSE and all(
+        i in events and events[i].kind == _EXIT for i in verdict.evidence
+    )
+
+
+def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
+    last = _last_line(row["logs"]) if isinstance(row["logs"], list) else ""
+    quoted = f" Its last line: {last}" if last and last not in verdict.summary else ""
+    # A copy of a judged verdict needs no second check.
+    return records.of_checked(
+        records.Verdict,
+        {**vars(verdict), "log_read": row["is_read"], "summary": f"{verdict.summary}{quoted}"},
+    )
+
+
+def _last_line(logs: list[Any]) -> str:
+    files = sorted(
+        (log for log in logs if isinstance(log, Mapping)), key=lambda log: log.get("stream") != "stderr"
+    )
+    last = next((line for file in files if (line := slurm_lines.last_of_program(_tail(file)))), "")
+    return sanitize.clean(last, _LINE_CHARS)
+
+
+def _tail(file: Mapping[str, Any]) -> list[str]:
+    """The last lines of one file; an agent's report is untrusted like a user's text."""
+    tail = file.get("tail")
+    return [str(line)[:500] for line in tail[:50]] if isinstance(tail, list) else []

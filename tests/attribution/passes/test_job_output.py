@@ -1,0 +1,220 @@
+"""A verdict says whether the job's output was read, ends with the program's last line where nothing names a reason, and follows a late reading."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from probing_cluster.attribution.passes import attribute
+from probing_cluster.core import records
+from probing_cluster.db import delivery
+from probing_cluster.db import store as db_store
+from tests import unjudged
+from tests.attribution.conftest import Maker
+from tests.set_clock import SetClock
+
+EXITED = "srun: error: n1: task 0: Exited with exit code 1"
+LINE = "checkpoint version 3 is too new for this code (max 2)"
+BY_CODE = "The program exited with code 1, with no fault beside it."
+
+
+@pytest.fixture(params=[1, 1_000_000], ids=["by column", "one by one"])
+def judge(
+    request: pytest.FixtureRequest, store: db_store.Store, make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], int]:
+    """A pass over what is open, both ways; how many attempts it judged."""
+    monkeypatch.setattr(attribute, "MANY", request.param)
+    return lambda: attribute.attribute(store, at=SetClock(make.end + timedelta(minutes=2))).n_attempts
+
+
+@pytest.fixture
+def report(postgres_url: str, make: Maker) -> Callable[..., None]:
+    """Delivers a start's row as a node's agent does: without `tails` of its Prolog, with them of its output files."""
+
+    def send(tails: dict[str, list[str]] | None = None, node: str = "n1", **changes: Any) -> None:
+        logs = [{"stream": s, "path": f"/w/{s}", "tail": lines} for s, lines in (tails or {}).items()]
+        row = records.JobAllocation(
+            **{
+                "cluster": "c",
+                "job_id": 4242,
+                "node": node,
+                "restart_count": 0,
+                "at": make.start,
+                "detail": {} if tails is None else {"logs": logs},
+            }
+            | changes
+        )
+        beat = records.AgentHeartbeat(
+            cluster="c", node=node, at=make.end + timedelta(seconds=20), boot_id="b"
+        )
+        delivery.Delivery(postgres_url, "c", node).deliver(events=[], allocations=[row], heartbeat=beat)
+
+    return send
+
+
+def the_verdict(store: db_store.Store, job_id: int = 4242) -> records.Verdict:
+    (found,) = store.verdicts(job_ids=[job_id])
+    return found
+
+
+def test_a_late_reading_reopens_that_attempt_alone_and_once(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Its neighbour of the same node and minute keeps its verdict; the same report again is no news."""
+    for node in ("n1", "n2"):
+        report(node=node)
+    store.upsert_attempts([make.attempt(), make.attempt(job_id=4243, user="bob")])
+    judge()
+    before = the_verdict(store)
+    assert (before.log_read, before.summary, before.confidence) == (False, BY_CODE, records.Confidence.LIKELY)
+    assert the_verdict(store, 4243).log_read is None
+    report({"stdout": ["epoch 3"]}, node="n2")
+    assert judge() == 0
+    report({"stdout": ["epoch 3", LINE]})
+    report({"stdout": ["epoch 3", LINE]})
+    assert judge() == 1
+    after = the_verdict(store)
+    assert (after.log_read, after.summary) == (True, f"{BY_CODE} Its last line: {LINE}")
+    assert dataclasses.replace(after, log_read=False, summary=BY_CODE, made_at=before.made_at) == before
+    report({"stdout": ["epoch 3", LINE]})
+    assert judge() == 0
+
+
+def test_output_that_was_read_in_time_is_judged_once(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Accounting mostly comes later than the output: nothing is judged twice."""
+    for node in ("n1", "n2"):
+        report(node=node)
+    report({"stdout": [LINE]})
+    store.upsert_attempts([make.attempt()])
+    assert judge() == 1
+    assert the_verdict(store).log_read
+    assert judge() == 0
+    assert len(store.verdict_histories([4242])) == 1
+
+
+def test_output_that_is_read_while_its_attempt_is_judged_is_in_the_next_verdict(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pass has looked for it before, and stores its verdict after it."""
+    for node in ("n1", "n2"):
+        report(node=node)
+    store.upsert_attempts([make.attempt()])
+    save = type(store).save_verdicts
+
+    def save_after_the_reading(self: db_store.Store, made: Any, read: Any) -> Any:
+        report({"stdout": [LINE]})
+        return save(self, made, read)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "save_verdicts", save_after_the_reading)
+        judge()
+    assert the_verdict(store).log_read is False
+    assert judge() == 1
+    assert the_verdict(store).summary.endswith(LINE)
+
+
+def test_a_reading_concerns_only_its_own_start(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Of a requeued job the other starts keep their verdicts, and the line of one is not the other's."""
+    report()
+    report(node="n2")
+    later = make.end + timedelta(minutes=1)
+    report(at=later, restart_count=1)
+    second = make.attempt(
+        attempt=2, submit_at=later, start_at=later, end_at=later + timedelta(seconds=30), restart_count=1
+    )
+    store.upsert_attempts([make.attempt(), second])
+    assert judge() == 2
+    report({"stdout": [LINE]}, at=later, restart_count=1)
+    assert judge() == 1
+    found = {v.attempt: (v.log_read, v.summary.endswith(LINE)) for v in store.verdicts(job_ids=[4242])}
+    assert found == {1: (False, False), 2: (True, True)}
+    report({"stdout": ["epoch 1"]})
+    assert judge() == 1
+
+
+@pytest.mark.parametrize(
+    ("tails", "over", "finding", "quoted"),
+    [
+        ({"stdout": ["epoch 3", LINE, ""]}, {}, None, LINE),
+        ({"stdout": ["item 4: checksum mismatch", EXITED]}, {}, None, "item 4: checksum mismatch"),
+        ({"stdout": ["epoch 3"], "stderr": ["worker: lost connection"]}, {}, None, "worker: lost connection"),
+        ({"stdout": ["epoch 3"], "stderr": [EXITED, "-----"]}, {}, None, "epoch 3"),
+        ({"stdout": ["epoch 3", EXITED]}, {}, "task_exit", "epoch 3"),
+        ({"stdout": ["a\u202e\x1b[31mb" + "c" * 500]}, {}, None, "ab" + "c" * 238),
+        ({"stdout": [EXITED, ""]}, {}, None, ""),
+        ({}, {}, None, ""),
+        ({"stdout": ["epoch 3"]}, {"state": "TIMEOUT", "exit_code": 0}, None, ""),
+        ({"stdout": ["epoch 3", "KeyError: 'lr'"]}, {}, "python_exception", ""),
+    ],
+)
+def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    postgres_url: str,
+    tails: dict[str, list[str]],
+    over: dict[str, Any],
+    finding: str | None,
+    quoted: str,
+) -> None:
+    """Codes say why in words of their own. Slurm's lines are none of the program's, and no line is quoted beside a named cause."""
+    detail = {"first_cause": True} if finding == "python_exception" else {"role": "exit", "exit_code": 1}
+    found = [make.finding(finding, message="KeyError: 'lr'", detail=detail)] if finding else []
+    delivery.Delivery(postgres_url, "c", "n1").deliver(events=found)
+    for node in ("n1", "n2"):
+        report(tails if node == "n1" else None, node=node)
+    store.upsert_attempts([make.attempt(**over)])
+    judge()
+    verdict = the_verdict(store)
+    assert verdict.log_read
+    assert verdict.summary.partition(" Its last line: ")[2] == quoted
+
+
+def test_rows_of_an_agent_that_are_no_logs_spoil_no_verdict(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Its row may hold anything."""
+    report(node="n2")
+    report(detail={"logs": ["x", None, {"tail": "no list"}, {"tail": [None, {"a": 1}], "stream": 7}]})
+    store.upsert_attempts([make.attempt()])
+    judge()
+    assert the_verdict(store).log_read
+
+
+def test_no_figure_counts_a_verdict_less_for_output_that_was_not_read(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    postgres_url: str,
+) -> None:
+    """Cause, domain, confidence, incident and time of the stall, which figures are made of, are the same before and after."""
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[make.xid(79)])
+    for node in ("n1", "n2"):
+        report(node=node)
+    store.upsert_attempts([make.attempt()])
+    judge()
+    before = the_verdict(store)
+    report({"stdout": ["epoch 3"]})
+    judge()
+    after = the_verdict(store)
+    assert (before.log_read, after.log_read) == (False, True)
+    assert dataclasses.replace(after, log_read=False, made_at=before.made_at) == before
+    shown = sa.text("SELECT confidence, log_read FROM ops.attempt_verdicts WHERE cluster = 'c'")
+    with store.engine.connect() as connection:
+        assert connection.execute(shown).fetchall() == [("certain", True)]
+    assert unjudged.attempts(store) == []

@@ -1,0 +1,178 @@
+"""A mail waits a while for the job's output to be read; one that went out before is corrected, once, if the reading changed the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mail_server
+import pytest
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.owners import answers, handover
+from probing_cluster.control_plane.service.tasks.people import owners
+from probing_cluster.core import records
+from tests.control_plane.owners.test_answers import (
+    SUBJECT,
+    attempt,
+    box,
+    judge,
+    later,
+    mailing,
+    owe,
+    request,
+    text_of,
+)  # fmt: skip
+
+__all__ = ["box", "mailing"]
+
+UNREAD: Mapping[str, Any] = {
+    "cause": "user_error", "domain": records.Domain.USER_PROGRAM, "confidence": records.Confidence.LIKELY, "node": None, "device": None,
+    "summary": "The program exited with code 1.", "next_step": "Look at the program's own output", "log_read": False,
+}  # fmt: skip
+READ: Mapping[str, Any] = {
+    **UNREAD, "cause": "filesystem", "domain": records.Domain.SYSTEM_SOFTWARE, "confidence": records.Confidence.POSSIBLE,
+    "summary": "/data stopped answering.", "next_step": "Look at the file server", "log_read": True,
+}  # fmt: skip
+
+
+def mailed_unread(service: context.Context, **changes: Any) -> records.JobAttempt:
+    """An attempt whose mail went out before its output was read."""
+    owe(service)
+    made = attempt(service, **changes)
+    judge(service, made, **UNREAD)
+    later(service, service.config.service.mail_wait_s + 1)
+    owners.run(service)
+    return made
+
+
+def test_a_mail_waits_until_the_output_is_read(mailing: context.Context, box: mail_server.Box) -> None:
+    """Mostly a second or two; then one mail has all that it says."""
+    owe(mailing)
+    made = attempt(mailing)
+    judge(mailing, made, **UNREAD)
+    later(mailing, 5)
+    owners.run(mailing)
+    assert box.mails == []
+    judge(mailing, made, **READ)
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert "/data stopped answering" in text_of(box)
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_a_node_that_is_gone_reads_no_output(mailing: context.Context, box: mail_server.Box) -> None:
+    """Its owner's mail does not wait for it."""
+    owe(mailing)
+    judge(mailing, attempt(mailing, state="NODE_FAIL"), log_read=False)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+
+
+def test_a_mail_from_before_the_reading_is_corrected_once(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Short, in the same thread, with what the verdict was and is, and what to do now; no service sends it twice."""
+    made = mailed_unread(mailing)
+    assert "user program, likely so far" in text_of(box)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    judge(mailing, made, **READ)
+    kept = handover.box(mailing.config).pending()
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+    text = " ".join(text_of(box).split())
+    words = (
+        "Correction: job 7: the verdict changed from user program (user error) to system software (filesystem), "
+        "now that its output has been read"
+    )
+    assert box.message()["Subject"] == f"{SUBJECT}: {words}"[:240]
+    for part in (f"{words}.", "/data stopped answering.", "What now", "probing-report 7"):
+        assert part in text
+    assert "What it cost" not in text
+    assert box.message(0)["References"] == box.message(1)["References"]
+    assert handover.box(mailing.config).pending() == []
+    for one in kept:  # of a service that died between the mail and its note
+        handover.box(mailing.config).update(one)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+
+
+@pytest.mark.parametrize(
+    ("after", "n_mails"),
+    [
+        ({**UNREAD, "confidence": records.Confidence.CERTAIN, "log_read": True}, 1),
+        ({**UNREAD, "summary": "The program exited with code 1. Its last line: x", "log_read": True}, 1),
+        ({**READ, "cause": "user_error"}, 2),
+        ({**UNREAD, "cause": "oom_host", "log_read": True}, 2),
+        ({**READ, "log_read": False}, 1),
+        ({**READ, "log_read": None, "author": "root"}, 1),
+    ],
+)
+def test_only_another_cause_or_domain_by_the_reading_is_corrected(
+    mailing: context.Context, box: mail_server.Box, after: dict[str, Any], n_mails: int
+) -> None:
+    """Surer words are no news, nor is what came from elsewhere, or from a person, who tells the owner themselves."""
+    judge(mailing, mailed_unread(mailing), **after)
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == n_mails
+
+
+def test_output_that_is_read_an_hour_later_corrects_nothing(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Nothing is looked for longer than that."""
+    made = mailed_unread(mailing)
+    later(mailing, 3600)
+    owners.run(mailing)
+    assert handover.box(mailing.config).pending() == []
+    judge(mailing, made, **READ)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+
+
+def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, box: mail_server.Box) -> None:
+    """It counts its tasks; the report has the newest counts."""
+    owe(mailing, subject="Slurm Array Summary Job_id=7_* (7) Name=train Ended",
+        environment={**request()["environment"], "SLURM_ARRAY_JOB_ID": 7})  # type: ignore[dict-item]  # fmt: skip
+    made = attempt(mailing, array_job_id=7, array_task_id=0)
+    judge(mailing, made, **UNREAD)
+    owners.run(mailing)
+    assert box.mails == []
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    judge(mailing, made, **READ)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_no_recipient_gets_a_storm_of_corrections(
+    mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what ends many jobs at once; the next hour has room again."""
+    monkeypatch.setattr(answers, "_CORRECTIONS", 2)
+    environment = request()["environment"]
+    assert isinstance(environment, dict)
+    for job in range(10, 14):
+        owe(mailing, environment={**environment, "SLURM_JOB_ID": job})
+    made = [attempt(mailing, job_id=job, run_key=str(job)) for job in range(10, 14)]
+    for one in made:
+        judge(mailing, one, **UNREAD)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    assert len(box.mails) == 4
+    for one in made:
+        judge(mailing, one, **READ)
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 6
+    assert handover.box(mailing.config).pending() == []
+    later(mailing, 3600)
+    made_later = mailed_unread(mailing)
+    judge(mailing, made_later, **READ)
+    owners.run(mailing)
+    assert len(box.mails) == 8
