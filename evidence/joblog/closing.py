@@ -42,7 +42,7 @@ _WORD = re.compile(
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
 _TAIL = re.compile(
-    r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted)[.!]{0,3}$"
+    r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave |\b(?:might|may|seems to|appears to) be )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted)[.!]{0,3}$"
     r"|[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be [a-z]{4,14}[.!]{0,3}$"
     r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|environment|director(?:y|ies)|folder))[.!]{0,3}$"
 )

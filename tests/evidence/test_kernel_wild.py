@@ -174,6 +174,8 @@ FOUND = [
     # drives and their file systems
     ("block_io/nvme_disabled", "0000:5d:00.0", None, "nvme 0000:5d:00.0: probe with driver nvme failed with error -5"),
     ("block_io/nvme_disabled", "0000:5d:00.0", None, "nvme: probe of 0000:5d:00.0 failed with error -19"),
+    ("block_io/nvme_disabled", "0000:5d:00.0", None, "nvme 0000:5d:00.0: Device failed to resume"),
+    ("block_io/nvme_reset", "0000:5d:00.0", None, "nvme 0000:5d:00.0: Failed status: ffffffff, reset controller"),
     ("block_io/raid_fault", "0000:5d:00.0", None, "smartpqi 0000:5d:00.0: controller offline"),
     ("block_io/raid_fault", "0000:5d:00.0", None, "megaraid_sas 0000:5d:00.0: FW in FAULT state, Fault code:0x10000 subcode:0x0"),
     ("block_io/buffer_io", None, None, "lost page write due to I/O error on sda1"),

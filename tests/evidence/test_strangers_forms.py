@@ -202,6 +202,7 @@ def test_nvidia_smi_without_its_library(line: str, kind: str) -> None:
         ("idpf 0000:83:00.0: Transaction timed-out (op:526 cookie:7700 vc_op:526 salt:77 timeout:60000ms)", "tx_timeout"),
         ("ionic 0000:b5:00.0 eth0: Tx Timeout triggered - txq 3", "tx_timeout"),
         ("vmxnet3 0000:0b:00.0 eth0: tx hang", "tx_timeout"),
+        ("macb 20112000.ethernet eth1: NETDEV WATCHDOG: CPU: 2: transmit queue 1 timed out 5120 ms", "netdev_watchdog"),
         ("bonding: bond1: now running without any active interface !", "bond_down"),
         ("bonding: bond1: link status definitely down for interface eth2, disabling it", "bond_slave_down"),
         ("team0: Port device eth2 link down", "bond_slave_down"),
@@ -465,6 +466,8 @@ def test_what_interrupted_a_launcher_comes_before_its_ranks_interruption() -> No
         (["+ tail -n 6 logs/slurm-918221.out", "epoch 3 step 1180 loss 1.774"], "slurmstepd: error: Detected 1 oom_kill event in StepId=918221.0. Some of the step tasks have been OOM Killed.", ["srun: Terminating StepId=918221.0", "+ srun python train.py", "epoch 4 step 1600 loss 1.702"]),
         (["--- sample 2 ---", "### Input:", "Traceback (most recent call last):", '  File "main.py", line 12, in <module>'], "KeyError: 'optimizer'", ["### Response:", "The checkpoint has no state.", "Done."]),
         (["*  Known problems of this week                        *"], '*   - "OSError: [Errno 5] Input/output error" on /scratch2 was mended on Monday*', ["Job 600412 on gpu-a01", "Job 600412 finished with exit code 0"]),
+        ([f"commit {'5a' * 20} (HEAD -> main)", "Author: A. N. Other <a@example.org>", "Date:   Mon Mar 2 2026", ""], "    OSError: [Errno 28] No space left on device", ["", "    is no longer raised.", "done"]),
+        (["[10:11] ana: did it end?"], "[10:12] bo: after that slurmstepd: error: Detected 1 oom_kill event in StepId=7.0", ["[10:13] ana: I see"]),
         (["Total wall time: 0:01:06"], "[1725067626.058353] [n1:89924:0]        mm_posix.c:291  UCX  ERROR shm_unlink(/ucx_shm_posix_44c883a2) failed: No such file or directory", []),
     ],
 )  # fmt: skip
@@ -473,6 +476,12 @@ def test_pages_old_logs_samples_and_notices_are_shown_only(
 ) -> None:
     """Where they stand; the same words of the program's own are the cause."""
     assert first(*before, quoted, *behind) == []
+
+
+def test_below_a_commits_message_the_program_speaks_again() -> None:
+    """Jobs print the commit that they run."""
+    commit = [f"commit {'5a' * 20}", "Author: A. N. Other <a@example.org>", "", "    Mend the loader", ""]
+    assert first(*commit, "start", "OSError: [Errno 28] No space left on device") == ["disk_full"]
 
 
 def test_behind_what_is_shown_the_program_speaks_again() -> None:
