@@ -146,7 +146,7 @@ def test_a_label_of_host_and_rank() -> None:
         (("Rank 7 [Tue May  6 07:08:09 2031] [c7-0c0s7n7] application called MPI_Abort(MPI_COMM_WORLD, 7) - process 7", "srun: error: nid7: tasks 1-6: Killed"), ("process_aborted", 1)),
         (("Error: illegal instruction, illegal opcode", "rax 0000000000000007, rbx 0000000000000007", "srun: error: n7: task 0: Exited with exit code 1"), ("process_crashed", 1)),
         (("../src/kernels/gather.h:77: device-side assert triggered",), ("cuda_device_assert", 1)),
-        (("Error : .onLoad failed in loadNamespace() for 'x', details:", "  error: unable to load shared object '/r/x/libs/x.so':", "  libx.so.7: cannot open shared object file: No such file or directory"), ("program_error", 3)),
+        (("Error : .onLoad failed in loadNamespace() for 'x', details:", "  error: unable to load shared object '/r/x/libs/x.so':", "  libx.so.7: cannot open shared object file: No such file or directory"), ("program_error", 2)),
         (("libfabric:77:1701985650::cxi:mr:cxip_do_map():90<warn> nid7: cxil_map() failed: -22", "srun: error: nid7: task 1: Terminated"), ("program_error", 1)),
         (("7:MPT ERROR: Rank 7(g:7) is aborting with error code 1.", "7:\tProcess ID: 1"), ("task_exit", 1)),
         (("ERROR:", "ERROR in shards.F90 at line                     77", "", "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"), ("program_error", 2)),

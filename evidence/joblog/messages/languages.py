@@ -82,6 +82,7 @@ _HEAD = re.compile(
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
     r"|FATAL ERROR: CUDA error .{1,200} in file \S{1,300}, function \w{1,100}, line \d{1,7}$"
+    r"|\s{0,8}(?:[Ee]rror: )?unable to load shared object '[^'\n]{1,300}':$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
     r"|(?:>> ?)?\{?Error using {1,3}(?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
     r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
@@ -111,7 +112,7 @@ _LAUNCHER = re.compile(
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
-    r"|\S{1,300}: symbol lookup error: |lib[\w.+-]{1,120}\.so[\d.]{0,20}: cannot open shared object file: "
+    r"|\S{1,300}: symbol lookup error: "
     r"|(?:MATLAB:\S{1,80} -> )?Invalid MEX-file '"
     r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )
@@ -305,7 +306,7 @@ FAMILY = grammar.LogFamily(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
         "panicked at", "panic: ", "fatal error: ", "Exception in thread", "Caused by: ", "ERROR: ", "Error in ",
-        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "cannot open shared", "symbol lookup",
+        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "unable to load shared", "symbol lookup",
         "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
         "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": error #", ": *** [", "ERROR ~", "NotFound: ", "CondaError",
