@@ -46,6 +46,7 @@ _PANIC_LINES = 40
 _BARE_RESULT = re.compile(r"\bunhandled system error\b(?! ?,)")
 _WRAPPED_LINES = 100
 """Most lines of the chain below an exception that only wraps another one."""
+_RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 _LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
@@ -139,6 +140,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if new.detail.get("signal_named") and (best.kind, best.pid) == (new.kind, new.pid):
         # torchelastic's box: the exit code stands above the signal's name.
         return "ended_at" in best.detail and 0 < behind <= _RESULT_LINES
+    if "ended_at" in best.detail and new.role is LineRole.SYMPTOM and _RAISED.match(new.message):
+        # torchelastic's box holds the traceback of the process.
+        return 0 < behind <= _WRAPPED_LINES
     if new.detail.get("exit_string") and best.kind == new.kind and 0 < behind <= _REASON_LINES:
         # The launcher's box: the code of the signal stands above its name.
         return True

@@ -131,6 +131,14 @@ def test_a_message_behind_text_without_a_newline(line: str, kind: str) -> None:
     assert first("the flag isKilled", 'grep "forrtl: severe (24)" log') == []
 
 
+@pytest.mark.parametrize(("times", "kinds"), [(2, ["cuda_oom"]), (3, [])])
+def test_an_error_that_the_program_skips_again_and_again(times: int, kinds: list[str]) -> None:
+    """It skips the last one as well."""
+    skipped = ["| WARNING: ran out of memory with exception: CUDA out of memory. Tried to allocate 1.5 GiB", "Skipping batch"]  # fmt: skip
+    assert [k for k, _ in first(*skipped * times)] == kinds
+    assert [k for k, _ in first(*skipped * times, "torch.OutOfMemoryError: CUDA out of memory.")] == ["cuda_oom"]  # fmt: skip
+
+
 def test_a_label_of_host_and_rank() -> None:
     """PALS writes them in front of a line; the line is a task's."""
     record = labels.strip(1, "x3004c0s7b1n0.hsn.lab.example 12: Program received signal SIGSEGV")
@@ -148,6 +156,11 @@ def test_a_label_of_host_and_rank() -> None:
         (("../src/kernels/gather.h:77: device-side assert triggered",), ("cuda_device_assert", 1)),
         (("Error : .onLoad failed in loadNamespace() for 'x', details:", "  error: unable to load shared object '/r/x/libs/x.so':", "  libx.so.7: cannot open shared object file: No such file or directory"), ("program_error", 2)),
         (("libfabric:77:1701985650::cxi:mr:cxip_do_map():90<warn> nid7: cxil_map() failed: -22", "srun: error: nid7: task 1: Terminated"), ("program_error", 1)),
+        (("An MPI communication peer process has unexpectedly disconnected.  This", "usually indicates a failure in the peer process"), ("peer_lost", 1)),
+        (("[W6 07:08:09.1 TCPStore.cpp:7] [c10d] TCP client failed to connect/validate to host n7:7 - retrying (try=0, timeout=7000ms, delay=77ms): The client socket has timed out after 7000ms while trying to connect to (n7, 7).", "Exception raised from throwTimeoutError at socket.cpp:7 (most recent call first):", *(f"frame #{n}: f + 0x7 (0x7 in /l/libc10.so)" for n in range(7))), ("rendezvous_timeout", 1)),
+        (("jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Deadline Exceeded",), ("rendezvous_timeout", 1)),
+        (("Root Cause (first observed failure):", "[0]:", "  time      : 2031-05-06_07:08:09", "  rank      : 7 (local_rank: 7)", "  exitcode  : 1 (pid: 7)", "  traceback : Traceback (most recent call last):", '    File "t.py", line 7, in run', "      gather()", "  RuntimeError: NCCL Error 3: internal error"), ("nccl_internal_error", 9)),
+        (("RuntimeError: NCCL error: internal error - please report this issue to the NCCL developers", "2031-05-06 07:08:09,389 ERROR worker.py:7 -- Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::W.f() (pid=7)", '  File "w.py", line 7, in f'), ("nccl_internal_error", 1)),
         (("7:MPT ERROR: Rank 7(g:7) is aborting with error code 1.", "7:\tProcess ID: 1"), ("task_exit", 1)),
         (("ERROR:", "ERROR in shards.F90 at line                     77", "", "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"), ("program_error", 2)),
         (("-------- Processor 7 Exiting: Caught Signal --------", "Reason: Segmentation fault", "[7] Stack Traceback:"), ("segfault", 2)),

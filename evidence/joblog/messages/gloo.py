@@ -76,7 +76,7 @@ _ENFORCE = re.compile(
 )
 _STORE_TIMEOUT = re.compile(
     r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|connect\(\) timed out\. Original timeout was (?P<old>\d{1,18}) ms|"
-    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: \w{1,40}(?:\(\))? timed out|oordination service agent in error status: DEADLINE_EXCEEDED"
+    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: (?:\w{1,40}(?:\(\))? timed out|Deadline Exceeded$)|oordination service agent in error status: DEADLINE_EXCEEDED"
     r"|Termination timeout for `[^`]{0,200}` of (?P<xla>\d{1,7}) seconds exceeded|\bThis thread has been waiting for `[^`]{0,400}` for (?P<stuck>\d{1,7}) seconds and may be stuck\b"
 )
 _STORE_BARRIER = re.compile(
@@ -186,8 +186,11 @@ def _failed(_found: re.Match[str], record: Record, _context: JoblogContext) -> J
     return make(FACTS, "rendezvous_failed", record, role=_ends_last(record.text))
 
 
-def _retrying(_found: re.Match[str], _record: Record, _context: JoblogContext) -> None:
-    return None
+def _retrying(_found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding | None:
+    """A try that took its whole time explains an end that nothing else explains."""
+    if _STORE_TIMEOUT.search(record.text) is None:
+        return None
+    return make(FACTS, "rendezvous_timeout", record, role=LineRole.OBSERVATION, detail={"stalled": True})
 
 
 _RULES: tuple[rules.Rule, ...] = (

@@ -142,7 +142,7 @@ _NO_COMPONENT = (
 )
 _BADLY = re.compile(r"one of the processes terminated badly")
 _LOST = re.compile(
-    r"(?:ORTE|PRTE) has lost communication with|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
+    r"(?:ORTE|PRTE) has lost communication with|An MPI communication peer process has unexpectedly disconnected|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
 )
 _MEANING_START = "MPI could not bring the job's processes together."
 
@@ -368,7 +368,7 @@ FAMILY = grammar.LogFamily(
         "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
         "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
         "error occurred in PMPI_", "Abort(", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
-        "No components were able", "parameter given to a command line", "daemon has unexpectedly", "unable to reliably start", "processes failed to start",
+        "No components were able", "parameter given to a command line", "has unexpectedly", "unable to reliably start", "processes failed to start",
         "lost communication", "Remote daemon", "enough slots", "are already filled",
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
         "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR", "_ERROR_LOG",
