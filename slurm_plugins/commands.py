@@ -27,6 +27,8 @@ NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 """How Slurm's library says that no daemon answered; every other failure is Slurm's answer."""
+NO_SUCH = re.compile(r"\bInvalid (?:job id|node name) specified|\b(?:Job|Node) \S+ not found\b")
+"""Slurm's words for a job or node that it does not know."""
 _ERROR_LINE = re.compile(r"\b(?:error|fatal): |^slurm_\w+: ", re.IGNORECASE)
 """An error on standard error; the other lines may hold what users wrote."""
 
@@ -114,6 +116,18 @@ def within(run: Runner, deadline_s: float) -> Runner:
         return run
     shorter = min(deadline_s, run.settings.command_deadline_s)
     return SlurmCommands(settings=replace(run.settings, command_deadline_s=shorter))
+
+
+def of_one(run: Runner, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+    """What a command that asks about one job or node prints; nothing where Slurm knows no such thing."""
+    try:
+        return run(program, *arguments, environment=environment)
+    except SlurmAway:
+        raise
+    except errors.SlurmUnavailable as exc:
+        if NO_SUCH.search(str(exc)):
+            return b""
+        raise
 
 
 def plain_environment() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE]?)", re.ASCII | re.IGNORECASE)
+_COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTPE]?)", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 _SOCKETS = re.compile(r"\([^)]*\)")
 

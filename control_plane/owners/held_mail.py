@@ -40,9 +40,7 @@ def run(service: context.Context) -> int:
     news = [*_held(service, box), *_alarmed(service, box)]
     if not news:
         return 0
-    requests = missing.mail_requests(
-        service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
-    )
+    requests = missing.mail_requests(service, {one.job_id for one in news})
     return sum(_put(service, box, one, requests.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
 
 

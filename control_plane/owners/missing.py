@@ -16,11 +16,11 @@ from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, records
 from probing_cluster.reports import attempt_view
 from probing_cluster.reports.sending import headers
+from probing_cluster.slurm_plugins.live import job_texts
 
 _LATE = timedelta(minutes=5)
 """An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
 _EVERY_S = 2.0
-_JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _MAIL_REQUEST = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
 _STATE = re.compile(r" JobState=(\S+)(?= )")
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d+))?")
@@ -49,9 +49,7 @@ def _look(service: context.Context) -> int:
     if not new:
         looked.ends = keys
         return 0
-    requests = mail_requests(
-        service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
-    )
+    requests = mail_requests(service, {attempt.job_id for attempt, _ in new})
     put = sum(
         handover.put(service.config, owed)
         for attempt, event in new
@@ -99,17 +97,18 @@ def _ends(
                 yield attempt, "Requeued"
 
 
-def mail_requests(listing: str) -> dict[int, tuple[str, str, frozenset[str]]]:
-    """Job id to its state now, the recipient and the events asked for; a job in whose line they stand twice is left out."""
+def mail_requests(
+    service: context.Context, jobs: AbstractSet[int]
+) -> dict[int, tuple[str, str, frozenset[str]]]:
+    """Job id to its state now, the recipient and the events asked for; a job in whose own text they stand twice is left out."""
     found: dict[int, tuple[str, str, frozenset[str]]] = {}
-    starts = [*_JOB.finditer(listing)]
-    for n, start in enumerate(starts):
-        end = starts[n + 1].start() if n + 1 < len(starts) else len(listing)
-        line = listing[start.start() : end]
-        named, states = _MAIL_REQUEST.findall(line), _STATE.findall(line)
+    listing = job_texts.listed(service.run_slurm, jobs)
+    for job_id in jobs & listing.texts.keys():
+        text = listing.texts[job_id]
+        named, states = _MAIL_REQUEST.findall(text), _STATE.findall(text)
         if len(named) == 1 and len(states) == 1:
             recipient, events = named[0]
-            found[int(start[1])] = (states[0], recipient, frozenset(events.split(",")))
+            found[job_id] = (states[0], recipient, frozenset(events.split(",")))
     return found
 
 

@@ -42,6 +42,8 @@ def of(service: context.Context, ref: job_ref.JobRef) -> QueuedJob | None:
         return None
     lines = output.decode("utf-8", "replace").splitlines()
     rows = [line.split("|", 4) for line in lines if line.count("|") > 3]
+    # The account may be the user's own text, with line breaks; all parts of a job are of the first line's user.
+    rows = [row for row in rows if row[1] == rows[0][1]]
     if not rows:
         return None
     state, user, account, depends_on, reason = next((row for row in rows if row[0] == _PENDING), rows[0])

@@ -173,7 +173,7 @@ def _attempted(
         return _do(decision, slurm, ledger, config)
     except commands.SlurmAway:
         raise
-    except errors.SlurmUnavailable as exc:
+    except (errors.SlurmUnavailable, errors.MalformedInput) as exc:
         return slurm_nodes.Outcome(state="failed", why=str(exc))
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 
 _LOOK_BACK = timedelta(days=7)
 _BY_HAND = timedelta(minutes=5)
@@ -65,7 +65,10 @@ def _of_drain(node: view.Node | None, drain: records.Drain) -> tuple[str, str]:
 
 
 def _of_requeue(service: context.Context, drain: records.Drain, job_id: int) -> tuple[str, str]:
-    job = service.slurm.job(job_id)
+    try:
+        job = service.slurm.job(job_id)
+    except errors.MalformedInput as exc:  # its owner wrote Slurm's keys into its name
+        return "failed", f"the service ended before it was recorded, and {exc}"
     if job is not None and job.start_at is not None and job.start_at <= drain.at:
         return "failed", "the service ended before it was done: the job runs on"
     attempts = service.store.attempts(job_ids=[job_id], cluster=drain.cluster)

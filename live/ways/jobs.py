@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands, job_ids
-from probing_cluster.slurm_plugins.live import live_records, live_text
+from probing_cluster.slurm_plugins.live import job_texts, live_records, live_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +56,10 @@ def find(text: str, slurm: settings.SlurmSettings, run: commands.Runner | None =
         ) from exc
     job_name = f"{ref.job}_{ref.task}" if ref.task is not None else str(ref.job)
     run = run or commands.SlurmCommands(settings=slurm)
-    try:
-        output = run("scontrol", "-o", "-d", "show", "job", job_name, environment={"SLURM_TIME_FORMAT": "%s"})
-    except errors.SlurmUnavailable as exc:
-        if "Invalid job id" in str(exc):
-            raise errors.NotFound(
-                f"Slurm does not know job {text}; of one that is over, probing-report {text} tells"
-            ) from exc
-        raise
-    found = [live_text.job(line) for line in live_text.job_lines(output)]
+    shown = job_texts.named(run, job_name)
+    for job_id in shown.doubtful:
+        job_texts.require(shown, job_id)
+    found = [live_text.job(text) for text in shown.texts.values()]
     found = [j for j in found if ref.offset is None or j.het_offset == ref.offset]
     if ref.task is None and ref.offset is None:
         found = (
@@ -73,7 +68,9 @@ def find(text: str, slurm: settings.SlurmSettings, run: commands.Runner | None =
             or found
         )
     if not found:
-        raise errors.NotFound(f"Slurm does not know job {text}")
+        raise errors.NotFound(
+            f"Slurm does not know job {text}; of one that is over, probing-report {text} tells"
+        )
     return _job(text, found)
 
 

@@ -16,7 +16,6 @@ from probing_cluster.core import processes, settings
 DEADLINE_S = 2.0
 """Longest slurmctld is waited for: a Prolog is waiting."""
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF")
-_JOB = re.compile(r"JobId=(\d+) ", re.ASCII)
 _FLAGS = re.compile(r"^   Requeue=(\d+) Restarts=\d+ BatchFlag=(\d+) Reboot=\d+ ExitCode=\d+:\d+$", re.ASCII | re.MULTILINE)  # fmt: skip
 
 Requeues = Callable[[int], bool]
@@ -38,16 +37,15 @@ def asking(slurm: settings.SlurmSettings, deadline_s: float = DEADLINE_S) -> Req
             output = stuck.run("scontrol", argv, deadline_s=deadline_s, env=environment)
         except (OSError, processes.ChildStuck):
             return False
-        return output.code == 0 and is_requeued(output.out, job_id)
+        return output.code == 0 and is_requeued(output.out)
 
     return ask
 
 
-def is_requeued(shown: str, job_id: int) -> bool:
-    """Whether `scontrol show job` shows job `job_id` as a batch job that may be requeued.
+def is_requeued(shown: str) -> bool:
+    """Whether every line of `scontrol show job` that looks like Slurm's says that the job is a batch job that may be requeued.
 
-    An array or heterogeneous job shows all its parts; a name may hold anything, so two lines that fit say nothing.
+    Slurm's own line is one of them, whatever lines a name holds. An array or heterogeneous job shows all its parts.
     """
-    mine = [b for b in shown.split("\n\n") if (m := _JOB.match(b.lstrip("\n"))) and int(m[1]) == job_id]
-    flags = [found.groups() for block in mine for found in _FLAGS.finditer(block)]
-    return len(mine) == 1 and len(flags) == 1 and all(int(f) > 0 for f in flags[0])
+    flags = [flag for found in _FLAGS.finditer(shown) for flag in found.groups()]
+    return bool(flags) and all(int(flag) > 0 for flag in flags)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import importlib
 import logging
 import os
@@ -12,15 +11,14 @@ from typing import Any, Protocol, TypeVar
 
 from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands, slurm_json
-from probing_cluster.slurm_plugins.live import live_json, live_pyslurm, live_records, live_text
+from probing_cluster.slurm_plugins.live import job_texts, live_json, live_pyslurm, live_records, live_text
 
 _Answer = TypeVar("_Answer")
 LOG = logging.getLogger("probing.slurm")
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)")
-_NO_SUCH = re.compile(r"\bInvalid (?:job id|node name) specified|\b(?:Job|Node) \S+ not found\b")
-"""Slurm's words for a job or node that it does not know."""
-
+_MOST_LOGGED = 8
+"""Jobs newly left out of a listing that are logged one by one."""
 _MOST_EMPTY_BYTES = 1 << 16
 """JSON without a job or node is shorter; longer output is not read twice."""
 
@@ -97,6 +95,7 @@ class CommandLive:
         self._run = run
         self._release: tuple[int, int] | None = None
         self._json = True
+        self._left_out: frozenset[int] = frozenset()
 
     def nodes(self) -> list[live_records.LiveNode]:
         if self._speaks_json():
@@ -117,9 +116,7 @@ class CommandLive:
             output = self._json_of("squeue", "-a", "--json")
             if output is not None:
                 return live_json.jobs(_answered(output, "jobs"))
-        return self._untangled(
-            live_text.trusted_jobs(self._ask("scontrol", "-a", "-d", "-o", "show", "jobs"))
-        )
+        return self._trusted(job_texts.listed(self._run))
 
     def job(self, job_id: int) -> live_records.LiveJob | None:
         if self._speaks_json() and self._version() >= (23, 2):
@@ -129,20 +126,27 @@ class CommandLive:
                 if output
                 else None
             )
-        output = self._ask_one("scontrol", "-a", "-d", "-o", "show", "job", str(job_id))
-        # Asked for an array's master Slurm shows its tasks too.
-        lines = [line for line in live_text.job_lines(output) if line.startswith(f"JobId={job_id} ")]
-        if len(lines) > 1:
-            msg = f"job {job_id} is told more than once; somebody wrote a line of their own"
-            raise errors.MalformedInput(msg)
-        return live_text.job(lines[0]) if lines else None
+        found = job_texts.named(self._run, str(job_id))
+        job_texts.require(found, job_id)
+        return live_text.job(found.texts[job_id]) if job_id in found.texts else None
 
-    def _untangled(self, found: list[live_records.LiveJob]) -> list[live_records.LiveJob]:
-        """When a listing holds a job twice, which any job's name can cause, Slurm is asked for that job alone."""
-        counts = collections.Counter(job.job_id for job in found)
-        alone = [job for job in found if counts[job.job_id] == 1]
-        again = (self.job(job_id) for job_id, count in counts.items() if count > 1)
-        return alone + [job for job in again if job is not None]
+    def _trusted(self, listing: job_texts.JobTexts) -> list[live_records.LiveJob]:
+        """Every job that can be read; each of the others is logged once while it stays in the listing."""
+        found: list[live_records.LiveJob] = []
+        left_out: dict[int, str] = {}
+        for job_id in [*listing.texts, *sorted(listing.doubtful)]:
+            try:
+                job_texts.require(listing, job_id)
+                found.append(live_text.job(listing.texts[job_id]))
+            except errors.MalformedInput as exc:
+                left_out[job_id] = str(exc)
+        new = sorted(left_out.keys() - self._left_out)
+        for job_id in new[:_MOST_LOGGED]:
+            LOG.warning("a job is left out: %s", left_out[job_id])
+        if len(new) > _MOST_LOGGED:
+            LOG.warning("a job is left out: and %d more", len(new) - _MOST_LOGGED)
+        self._left_out = frozenset(left_out)
+        return found
 
     def _version(self) -> tuple[int, int]:
         if self._release is None:
@@ -171,15 +175,7 @@ class CommandLive:
         return self._run(program, *arguments, environment=_ENVIRONMENT)
 
     def _ask_one(self, program: str, *arguments: str) -> bytes:
-        """The objects that Slurm lists about one thing; none where there is no such thing."""
-        try:
-            return self._ask(program, *arguments)
-        except commands.SlurmAway:
-            raise
-        except errors.SlurmUnavailable as exc:
-            if _NO_SUCH.search(str(exc)):
-                return b""
-            raise
+        return commands.of_one(self._run, program, *arguments, environment=_ENVIRONMENT)
 
 
 def _answered(output: bytes, key: str) -> bytes:
@@ -193,7 +189,7 @@ def _answered(output: bytes, key: str) -> bytes:
     if document.get(key) or not document.get("errors"):
         return output
     words = "; ".join(slurm_json.error_texts(document)) or "no reason given"
-    if _NO_SUCH.search(words):
+    if commands.NO_SUCH.search(words):
         return output
     raise commands.SlurmAway(
         f"it lists no {key} and says {words!r} (scontrol ping says whether slurmctld runs)"

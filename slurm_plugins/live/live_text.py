@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,14 +11,13 @@ from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.slurm_plugins import slurm_times, tres
 from probing_cluster.slurm_plugins.live import live_json, live_records
 
-LOG = logging.getLogger("probing.slurm")
-_JOB_START = re.compile(r"^JobId=\d+ ", re.MULTILINE)
 _REASON = re.compile(r"(.*?)\s*\[([^@\[\]]*)@([^\[\]]*)\]$", re.DOTALL)
 _OWNER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
 _DETAIL = re.compile(r"(?:^| )Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _ONE_EACH = (
     "JobId UserId JobState Requeue Restarts BatchFlag SubmitTime StartTime NodeList NumNodes Priority Dependency".split()  # noqa: SIM905
 )
+_FAMILY = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")
 _JOB_KEYS = (
     "EndTime ArrayJobId ArrayTaskId ArrayTaskThrottle HetJobId HetJobOffset HetJobIdSet SLUID OriginalSLUID JobName Account QOS Reason EligibleTime TimeLimit Partition "
     "ReqNodeList ExcNodeList TRES FailedNode WorkDir StdOut GroupId Command Comment AdminComment SystemComment "
@@ -69,43 +66,32 @@ def node(line: str) -> live_records.LiveNode:
     )
 
 
-def job_lines(data: bytes) -> list[str]:
-    """One text per job; a job name may hold line breaks."""
-    text = data.decode("utf-8", "replace")
-    starts = [match.start() for match in _JOB_START.finditer(text)]
-    return [text[a:b].rstrip("\n") for a, b in itertools.pairwise([*starts, len(text)])]
-
-
-def trusted_jobs(data: bytes) -> list[live_records.LiveJob]:
-    """Every job of `scontrol -d -o show jobs` that `job` accepts; the others are logged."""
-    found: list[live_records.LiveJob] = []
-    for line in job_lines(data):
-        try:
-            found.append(job(line))
-        except errors.MalformedInput as exc:
-            LOG.warning("a job is left out: %s", exc)
-    return found
-
-
-def job(line: str) -> live_records.LiveJob:
-    """One job's line; raises MalformedInput when a key we act on stands in it twice.
+def job(text: str) -> live_records.LiveJob:
+    """One job's text (see job_texts); raises MalformedInput when a key we act on stands in it twice.
 
     Users choose job names, paths and comments, and the text has no quoting: a second `Requeue=` is somebody's
-    attempt to speak for Slurm.
+    attempt to speak for Slurm. Of the other keys one that stands twice has no value. What array or heterogeneous job it is of
+    counts before the name only: a job of neither kind has no such keys of Slurm's, and we act on the ids they hold.
     """
-    fields = _first_of_each(line, (*_ONE_EACH, *_JOB_KEYS.split()))
+    head = _values(text.partition(" JobName=")[0], _FAMILY)
+    values = _values(text, (*_ONE_EACH, *_JOB_KEYS.split()))
     for key in _ONE_EACH:
-        if len(re.findall(rf"(?:^| ){key}=", line)) != 1:
-            raise errors.MalformedInput(f"{key} does not stand exactly once in {sanitize.clean(line, 80)!r}")
+        if len(values.get(key, ())) != 1:
+            raise errors.MalformedInput(f"{key} does not stand exactly once in {sanitize.clean(text, 80)!r}")
+    fields = {key: found[0] for key, found in values.items() if len(found) == 1 or key == "JobName"}
+    family = {key: tres.number(head.get(key, [""])[0]) for key in _FAMILY}
+    job_id = family["JobId"]
+    if job_id is None:
+        raise errors.MalformedInput(f"{sanitize.clean(text, 80)!r} does not begin with a job id")
     state, flags = live_records.job_state([fields["JobState"]])
     names = tuple(hostlist.expand(fields["NodeList"]))
     limit_s = slurm_times.span_s(fields.get("TimeLimit", ""))
     return live_records.LiveJob(
-        job_id=int(fields["JobId"]),
-        array_job_id=tres.number(fields.get("ArrayJobId", "")),
-        array_task_id=tres.number(fields.get("ArrayTaskId", "")),
-        het_job_id=tres.number(fields.get("HetJobId", "")),
-        het_offset=tres.number(fields.get("HetJobOffset", "")),
+        job_id=job_id,
+        array_job_id=family["ArrayJobId"],
+        array_task_id=family["ArrayTaskId"],
+        het_job_id=family["HetJobId"],
+        het_offset=family["HetJobOffset"],
         state=state,
         flags=flags,
         submit_at=_instant(fields["SubmitTime"]),
@@ -115,7 +101,7 @@ def job(line: str) -> live_records.LiveJob:
         restart_count=tres.number(fields["Restarts"]) or 0,
         nodes=names,
         n_gpus=_job_gpus(fields.get("TRES", ""), fields.get("JOB_GRES", "")),
-        gpus=_indices(names, line),
+        gpus=_indices(names, text),
         requeue=fields["Requeue"].strip() == "1",
         batch=fields["BatchFlag"].strip() != "0",
         priority=tres.number(fields.get("Priority", "")),
@@ -147,12 +133,17 @@ def _words(fields: Mapping[str, str]) -> dict[str, Any]:
 
 def _first_of_each(line: str, keys: Sequence[str]) -> dict[str, str]:
     """Key to text up to the next known key; of a key that stands twice the first."""
-    found: dict[str, str] = {}
+    return {key: found[0] for key, found in _values(line, keys).items()}
+
+
+def _values(line: str, keys: Sequence[str]) -> dict[str, list[str]]:
+    """Key to each text that stands behind it, up to the next known key."""
+    values: dict[str, list[str]] = {}
     pieces = re.split(rf"(?:^| +)({'|'.join(map(re.escape, keys))})=", line)
     for key, value in zip(pieces[1::2], pieces[2::2], strict=True):
-        found.setdefault(key, value)
-    # A key we do not know ends the value of the one before it, unless that one is a person's text.
-    return {key: value if key in _FREE else _up_to_next_key(value) for key, value in found.items()}
+        # A key we do not know ends the value of the one before it, unless that one is a person's text.
+        values.setdefault(key, []).append(value if key in _FREE else _up_to_next_key(value))
+    return values
 
 
 _FREE = frozenset(
@@ -169,11 +160,11 @@ def _job_gpus(tres_text: str, job_gres: str) -> int | None:
     return counted if counted is not None else tres.gpus_of_gres(_text(job_gres), 1)
 
 
-def _indices(names: tuple[str, ...], line: str) -> dict[str, tuple[int, ...]] | None:
-    details: dict[str, str] = {}
-    for nodelist, gres in _DETAIL.findall(line):
-        details |= dict.fromkeys(hostlist.expand(nodelist), gres)
-    if set(details) != set(names):
+def _indices(names: tuple[str, ...], text: str) -> dict[str, tuple[int, ...]] | None:
+    """GPUs on each node; None also where a node is described twice, since a name may hold such words."""
+    found = [(node, gres) for nodes, gres in _DETAIL.findall(text) for node in hostlist.expand(nodes)]
+    details = dict(found)
+    if len(found) != len(details) or set(details) != set(names):
         return None
     return live_json.gpu_indices(names, [details[name] for name in names])
 

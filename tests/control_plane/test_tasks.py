@@ -173,6 +173,27 @@ def test_a_job_that_changed_meanwhile_is_not_requeued(
     assert [a[0] for a in slurm.acts] == ["drain"]
 
 
+def test_a_job_whose_text_cannot_be_read_ends_no_pass(
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner wrote Slurm's keys into its name: it is not requeued, and the other jobs of the node are."""
+    for job_id in (7, 8):
+        slurm.running[job_id] = running(job_id)
+    read = slurm.job
+
+    def job(job_id: int) -> view.ActiveJob | None:
+        if job_id == 7:
+            raise errors.MalformedInput("JobState does not stand exactly once in 'JobId=7 JobName=x'")
+        return read(job_id)
+
+    monkeypatch.setattr(slurm, "job", job)
+    fakes.deliver(service.store, "n2", xid(), allocations=[holds(7), holds(8)])
+    actions.run(service)
+    done = {d.job_id: (d.state, d.why_state) for d in service.store.drains() if d.action == "requeue"}
+    assert (done[7][0], "exactly once" in done[7][1]) == ("failed", True)
+    assert done[8][0] == "done"
+
+
 def test_a_fault_that_ended_while_its_node_was_drained_takes_no_job(
     service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:

@@ -22,7 +22,7 @@ from probing_cluster.sandbox.machine import layout
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.accounting import accounting, sacct_json
 from probing_cluster.slurm_plugins.acts import helper_client, node_events, nodes, reservations
-from probing_cluster.slurm_plugins.live import live, live_records
+from probing_cluster.slurm_plugins.live import job_texts, live, live_records
 
 pytestmark = pytest.mark.cluster
 
@@ -84,6 +84,37 @@ def test_json_and_text_tell_the_same(box: cluster.Sandbox, slurm: settings.Slurm
     assert as_json.node("n3") == as_json.nodes()[2]
     assert (as_json.node("n9"), as_json.job(999999)) == (None, None)
     box.run(["scancel", str(job_id)])
+
+
+def test_nobody_speaks_for_another_job(box: cluster.Sandbox, slurm: settings.SlurmSettings) -> None:
+    """Lines in a job's name that look like other jobs' change nothing of what is read as text, of those jobs and of arrays."""
+    mail = {"mail_user": "owner@site", "mail_type": "END"}
+    victim = box.submit("sleep 600", hold=True, **mail)
+    array = box.submit("sleep 600", hold=True, array="1-2", job_name="x\nJobId=1 z")
+    forged = f"x\nJobId={victim} JobState=FAILED MailUser=mallory@evil MailType=END q\nJobId=999999 z"
+    forger = box.submit("sleep 600", hold=True, job_name=forged)
+    run = commands.SlurmCommands(settings=slurm)
+    way = live.CommandLive(run)
+    way._json = False
+    jobs = {job.job_id: job for job in way.jobs()}
+    assert {victim, array} <= jobs.keys()
+    assert 999999 not in jobs
+    assert (way.job(victim), way.job(array)) == (jobs[victim], jobs[array])
+    assert "MailUser=owner@site" in job_texts.listed(run, {victim}).texts[victim]
+    assert "mallory" not in job_texts.listed(run, {victim}).texts[victim]
+    box.run(["scancel", str(victim)])
+    box.run(["scancel", str(array), str(forger)])
+
+
+def test_the_parts_of_a_heterogeneous_job_are_named(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings
+) -> None:
+    """Several jobs in one answer are told apart by squeue's list of the same job."""
+    script = "#!/bin/bash\n#SBATCH --hold\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nsleep 600\n"
+    leader = box.submit(script)
+    found = job_texts.named(commands.SlurmCommands(settings=slurm), str(leader))
+    assert (found.texts.keys(), found.doubtful) == ({leader, leader + 1}, frozenset())
+    box.run(["scancel", str(leader)])
 
 
 @pytest.mark.usefixtures("clean")

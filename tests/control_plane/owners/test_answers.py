@@ -52,11 +52,20 @@ class Slurm:
     def __init__(self, inner: object, release: str = "slurm 24.11.5", listing: str = "") -> None:
         self.inner, self.release, self.listing = inner, release, listing
 
+    def jobs(self) -> dict[str, str]:
+        """Each job's text by its id; a name's second lines begin with none of Slurm's (`|`)."""
+        texts = (line.replace("|", "\n") for line in self.listing.splitlines(keepends=True))
+        return {text[6 : text.index(" ")]: text for text in texts}
+
     def __call__(self, program: str, *arguments: str, environment: object = None) -> bytes:
         if arguments == ("--version",):
             return self.release.encode()
+        if program == "squeue":
+            return "".join(f"{job_id}\n" for job_id in self.jobs()).encode()
+        if program == "scontrol" and arguments[-2] == "job":
+            return self.jobs().get(arguments[-1], "").encode()
         if program == "scontrol" and "jobs" in arguments:
-            return self.listing.encode()
+            return "".join(self.jobs().values()).encode()
         return self.inner(program, *arguments)  # type: ignore[operator]
 
 
@@ -512,6 +521,27 @@ def test_up_to_22_05_the_end_of_a_failure_is_mailed_by_us(
     owners.run(mailing)
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
     assert "Job_id=7" in box.message()["Subject"]
+
+
+@pytest.mark.parametrize("forger", [3, 9])
+@pytest.mark.parametrize("purged", [False, True])
+def test_nobody_says_where_anothers_mail_goes(
+    mailing: context.Context, box: mail_server.Box, forger: int, purged: bool
+) -> None:
+    """A job's name may hold the victim's line, before or after the real one, also once the controller has forgotten the victim."""
+    real = "JobId=7 JobName=x UserId=alice(1) JobState=FAILED Reason=None MailUser=alice@site MailType=END \n"
+    forged = (
+        f"JobId={forger} JobName=x|JobId=7 JobState=FAILED MailUser=mallory@evil MailType=END q|JobId=999999 z "
+        "UserId=mallory(2) JobState=PENDING Reason=JobHeldUser \n"
+    )
+    mailing.run_slurm.release = "slurm 22.05.8"  # type: ignore[attr-defined]
+    lines = [forged] if purged else [real, forged]
+    mailing.run_slurm.listing = "".join(sorted(lines))  # type: ignore[attr-defined]
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    later(mailing, 15)
+    owners.run(mailing)
+    assert [recipients for recipients, _ in box.mails] == ([] if purged else [["alice@site"]])
 
 
 def test_later_releases_send_it_themselves(mailing: context.Context, box: mail_server.Box) -> None:

@@ -15,7 +15,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import reconcile
 from probing_cluster.control_plane.service.tasks.nodes import actions, resume
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.slurm_plugins import commands
 
 STEPS = [
@@ -171,6 +171,19 @@ def test_a_job_that_is_gone_proves_nothing(service: context.Context) -> None:
     """Whether it was requeued or had ended nobody can tell, and the row says that."""
     state, why = settled(service, begun("requeue", job_id=7))
     assert (state, "it may have been done" in why) == ("failed", True)
+
+
+def test_a_job_whose_text_cannot_be_read_proves_nothing(
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others that were begun are settled all the same."""
+
+    def job(job_id: int) -> view.ActiveJob | None:
+        raise errors.MalformedInput(f"JobState does not stand exactly once in 'JobId={job_id} JobName=x'")
+
+    monkeypatch.setattr(slurm, "job", job)
+    state, why = settled(service, begun("requeue", job_id=7))
+    assert (state, "exactly once" in why) == ("failed", True)
 
 
 def test_a_persons_drain_may_be_under_way(service: context.Context) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,12 +25,15 @@ class Scontrol:
 
     def __init__(self, *lines: str, config: str = CONFIG) -> None:
         self.output, self.config = "".join(lines).encode(), config.encode()
+        self.ids = "".join(f"{re.split('[= ]', line)[1]}\n" for line in lines).encode()
         self.calls: list[tuple[str, ...]] = []
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         self.calls.append((program, *arguments))
         if arguments[-1] == "config":
             return self.config
+        if program == "squeue":
+            return self.ids
         if not self.output:
             raise errors.SlurmUnavailable(
                 "scontrol ended with 1: slurm_load_jobs error: Invalid job id specified"
@@ -48,7 +52,7 @@ def test_a_plain_job() -> None:
     run = Scontrol(line(7))
     found = jobs.find("7", SLURM, run)
     assert (found.job_id, found.uid, found.user, found.nodes) == (7, 1000, "ada", ("n1", "n2"))
-    assert run.calls == [("scontrol", "-o", "-d", "show", "job", "7")]
+    assert run.calls == [("scontrol", "-a", "-d", "-o", "show", "job", "7")]
 
 
 def test_an_arrays_task_by_its_written_name_and_its_raw_id() -> None:
@@ -83,6 +87,15 @@ def test_what_does_not_run_cannot_be_asked(state: str) -> None:
 def test_a_job_that_slurm_has_forgotten() -> None:
     with pytest.raises(errors.NotFound, match="does not know job 7"):
         jobs.find("7", SLURM, Scontrol())
+
+
+def test_nobody_makes_root_read_with_anothers_rights() -> None:
+    """A name that ends its own line and begins another cannot say whose the job is, nor that it is a component of another's."""
+    forged = "x " + line(7, uid=0).partition("JobName=train ")[2].replace("\n", "") + "\nJobId=9 JobName=y"
+    with pytest.raises(errors.MalformedInput, match="exactly once"):
+        jobs.find("7", SLURM, Scontrol(line(7).replace("train", forged)))
+    other = jobs.find("7", SLURM, Scontrol(line(7).replace("train", "x HetJobId=3 HetJobOffset=0")))
+    assert (other.job_id, other.parts[0].offset) == (7, None)
 
 
 def test_limits_are_slurms_or_its_defaults() -> None:

@@ -23,24 +23,22 @@ def shown(job_id: int = 7, flags: str = "1 1", name: str = "train", more: str = 
 )
 def test_only_a_batch_job_that_may_be_requeued_is(flags: str, expected: bool) -> None:
     """srun and salloc have no batch script; --no-requeue is Requeue=0."""
-    assert requeue.is_requeued(shown(flags=flags), 7) is expected
+    assert requeue.is_requeued(shown(flags=flags)) is expected
 
 
-def test_of_an_array_its_own_task_is_read() -> None:
-    """`show job` of an array's id shows every task."""
-    both = shown(8, "1 1", more="ArrayJobId=7 ArrayTaskId=0 ") + shown(
-        7, "0 1", more="ArrayJobId=7 ArrayTaskId=1 "
-    )
-    assert requeue.is_requeued(both, 8)
-    assert not requeue.is_requeued(both, 7)
-    assert not requeue.is_requeued(both, 9)
+def test_of_an_array_every_task_has_to_be() -> None:
+    """`show job` of an array's id shows every task, and a name can make one look like another."""
+    first, last = shown(8, "1 1", more="ArrayJobId=7 ArrayTaskId=0 "), "ArrayJobId=7 ArrayTaskId=1 "
+    assert requeue.is_requeued(first + shown(7, "1 1", more=last))
+    assert not requeue.is_requeued(first + shown(7, "0 1", more=last))
 
 
-def test_a_name_that_looks_like_the_line_says_nothing() -> None:
-    """A user's words cannot make a job look requeued that is not."""
-    name = "x\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0"
-    assert not requeue.is_requeued(shown(flags="0 0", name=name), 7)
-    assert not requeue.is_requeued(shown(flags="0 0", name="x Requeue=1 BatchFlag=1"), 7)
+@pytest.mark.parametrize("behind", ["", "\n\n", "\n\nJobId=9 JobName=y"])
+def test_a_name_that_looks_like_the_line_says_nothing(behind: str) -> None:
+    """A user's words cannot make a job look requeued that is not, whatever else stands in the name."""
+    name = "x\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0" + behind
+    assert not requeue.is_requeued(shown(flags="0 0", name=name))
+    assert not requeue.is_requeued(shown(flags="0 0", name="x Requeue=1 BatchFlag=1" + behind))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +46,7 @@ def test_a_name_that_looks_like_the_line_says_nothing() -> None:
 )
 def test_what_says_nothing_means_no(text: str) -> None:
     """Not knowing lets the job start."""
-    assert not requeue.is_requeued(text, 7)
+    assert not requeue.is_requeued(text)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +18,14 @@ from hypothesis import strategies as st
 
 from probing_cluster.core import errors, settings
 from probing_cluster.slurm_plugins import commands
-from probing_cluster.slurm_plugins.live import live, live_json, live_pyslurm, live_records, live_text
+from probing_cluster.slurm_plugins.live import (
+    job_texts,
+    live,
+    live_json,
+    live_pyslurm,
+    live_records,
+    live_text,
+)
 
 
 def at(seconds: int) -> datetime:
@@ -350,13 +359,33 @@ def test_nobody_speaks_for_slurm_in_a_job_name(text: str) -> None:
     """A key we act on that stands twice, or not at all, costs the job its place, not the truth."""
     with pytest.raises(errors.MalformedInput, match="exactly once"):
         live_text.job(text)
-    assert live_text.trusted_jobs((text + "\n" + JOB_TEXT + "\n").encode()) == [JOB]
+    assert text_way({8: text.replace("JobId=7", "JobId=8"), 7: JOB_TEXT}).jobs() == [JOB]
 
 
-def test_line_breaks_in_a_job_name() -> None:
-    """A job name of two lines is one job."""
-    (job,) = live_text.trusted_jobs(JOB_TEXT.replace("we ird", "we\nird").encode() + b"\n")
-    assert job.name == "we ird"
+@pytest.mark.parametrize("name", ["we\nird", "x\nJobId=1 z", "x\nJobId=999999 y", "x\n\nUserId=root(0)"])
+def test_line_breaks_in_a_job_name(name: str) -> None:
+    """A job name of several lines is one job, also when a line looks like that of a job which Slurm does not have."""
+    (job,) = text_way({7: JOB_TEXT.replace("we ird", name)}).jobs()
+    assert job == dataclasses.replace(JOB, name=name.replace("\n", " "))
+
+
+def test_a_name_makes_no_job_a_part_of_another() -> None:
+    """We requeue and hold by these ids."""
+    plain = JOB_TEXT.replace("ArrayJobId=5 ArrayTaskId=0 ", "")
+    forged = plain.replace("we ird", "x HetJobId=3 HetJobOffset=0 ArrayJobId=3 ArrayTaskId=1 y")
+    job = live_text.job(forged)
+    assert (job.het_job_id, job.het_offset, job.name_for_slurm) == (None, None, "7")
+
+
+def test_a_name_says_nothing_that_slurm_says_elsewhere() -> None:
+    """A key that stands twice has no value; a count that no machine has is none."""
+    text = JOB_TEXT.replace(
+        "we ird", "x TRES=gres/gpu=64 Partition=vip Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:7)"
+    )
+    job = live_text.job(text)
+    assert (job.partition, job.n_gpus, job.gpus, job.name) == ("", 4, None, "x")
+    huge = JOB_TEXT.replace("we ird", f"x JOB_GRES=gpu:{'9' * 400}").replace("TRES=cpu=2,node=2,billing=2,gres/gpu=4 ", "").replace("JOB_GRES=gpu:h100:4 ", "")  # fmt: skip
+    assert live_text.job(huge).n_gpus is None
 
 
 class Release:
@@ -437,6 +466,7 @@ def test_a_build_without_json_is_read_as_text() -> None:
         {
             ("squeue", "-a", "--json"): no_json,
             ("scontrol", "-a", "-d", "-o", "show", "jobs"): JOB_TEXT.encode(),
+            ("squeue", "-a", "-h", "-t", "all", "-o", "%A"): b"7\n",
             ("scontrol", "-a", "-o", "show", "nodes"): (NODE_TEXT + "\n").encode(),
         },
     )
@@ -445,19 +475,96 @@ def test_a_build_without_json_is_read_as_text() -> None:
     assert slurm.calls.count(("squeue", "-a", "--json")) == 1
 
 
-def test_a_forged_job_line_cannot_hide_another_job() -> None:
-    """When a job's name holds a line of another's, that other is asked for by itself."""
-    forged = JOB_TEXT.replace("JobId=7 ", "JobId=9 ").replace(
-        "we ird", "x\n" + JOB_TEXT[: JOB_TEXT.index("UserId")] + "y"
-    )
-    slurm = Release(
-        "slurm 20.11.9",
-        {
-            ("scontrol", "-a", "-d", "-o", "show", "jobs"): (JOB_TEXT + "\n" + forged + "\n").encode(),
-            ("scontrol", "-a", "-d", "-o", "show", "job", "7"): JOB_TEXT.encode(),
-        },
-    )
-    assert live.CommandLive(slurm).jobs() == [JOB]
+class Controller:
+    """A slurmctld without JSON, and its jobs' texts."""
+
+    def __init__(self, jobs: dict[int, str]) -> None:
+        self.jobs = jobs
+        self.calls: list[tuple[str, ...]] = []
+        self.afterwards: Callable[[str], object] = lambda _: None
+        """What happens behind each answer, given its program."""
+
+    def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        self.calls.append((program, *arguments))
+        if arguments == ("--version",):
+            return b"slurm 20.11.9"
+        answer = self._ids(arguments) if program == "squeue" else self._texts(arguments[-1])
+        self.afterwards(program)
+        return answer.encode()
+
+    def _ids(self, arguments: tuple[str, ...]) -> str:
+        chosen = [int(arguments[arguments.index("-j") + 1])] if "-j" in arguments else self.jobs
+        return "".join(f"{job_id}\n" for job_id in chosen)
+
+    def _texts(self, what: str) -> str:
+        if what != "jobs" and int(what) not in self.jobs:
+            raise errors.SlurmUnavailable("slurm_load_jobs error: Invalid job id specified")
+        return "".join(f"{text}\n" for job_id, text in self.jobs.items() if what in ("jobs", str(job_id)))
+
+
+def text_way(jobs: dict[int, str]) -> live.CommandLive:
+    return live.CommandLive(Controller(jobs))
+
+
+def of(job_id: int, name: str = "we ird") -> str:
+    return JOB_TEXT.replace("JobId=7 ", f"JobId={job_id} ").replace("we ird", name)
+
+
+FORGED = JOB_TEXT.replace("UserId=alice(1000)", "UserId=root(0)").replace("n[1-2]", "n5")
+
+
+@pytest.mark.parametrize("forger", [3, 9])
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"x\n{JOB_TEXT[: JOB_TEXT.index('UserId')]}y",
+        f"x\n{FORGED}\nJobId=999999 JobName=z",
+        f"x\n{FORGED}\nJobId=8 JobName=z",
+        f"x {FORGED.partition('JobName=')[2]}\nJobId=7 JobName=y",
+        f"x {FORGED.partition('JobName=')[2]}\nJobId=8 JobName=y",
+    ],
+)
+def test_a_forged_job_line_cannot_hide_another_job(forger: int, name: str) -> None:
+    """Whatever lines a job's name holds, each other job is read as Slurm has it, and the job itself so or not at all."""
+    jobs = {forger: of(forger, name), 7: of(7), 8: of(8)}
+    way = text_way(dict(sorted(jobs.items())))
+    found = {job.job_id: job for job in way.jobs()}
+    assert (found.pop(7), found.pop(8)) == (JOB, dataclasses.replace(JOB, job_id=8))
+    assert all((job.job_id, job.uid, job.nodes) == (forger, 1000, JOB.nodes) for job in found.values())
+    assert (way.job(7), way.job(8)) == (JOB, dataclasses.replace(JOB, job_id=8))
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_forged_lines_of_jobs_that_come_or_go(*, begin: bool) -> None:
+    """A line that stands once is a job's own only if the job was there before the listing and after it."""
+    coming_or_going = {7: of(7), 10: of(10)}
+    forger = of(3, f"x {FORGED.partition('JobName=')[2]}\n{FORGED}\nJobId=10 JobName=z")
+    slurm = Controller({3: forger, **({} if begin else coming_or_going)})
+
+    def afterwards(program: str) -> None:
+        if begin and program == "scontrol":
+            slurm.jobs |= coming_or_going
+        elif not begin and program == "squeue":
+            slurm.jobs = {3: forger}
+
+    slurm.afterwards = afterwards
+    assert all(job.uid == 1000 for job in live.CommandLive(slurm).jobs())
+
+
+def test_many_forged_lines_cost_few_questions_and_lines_of_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Jobs beyond the bound are left out and logged once, and the others stay."""
+    victims = range(100, 300)
+    forged = "".join(f"\nJobId={job_id} z" for job_id in victims)
+    slurm = Controller({7: of(7), 9: of(9, f"x{forged}"), 10: of(10), **{v: of(v) for v in victims}})
+    way = live.CommandLive(slurm)
+    for _ in range(3):
+        slurm.calls.clear()
+        found = {job.job_id for job in way.jobs()}
+        assert {7, 9, 10, 100} <= found
+        assert len(slurm.calls) < 2 * job_texts.MOST_ALONE
+    assert 1 <= len(caplog.records) < 20
+    # Only wanted jobs are asked for.
+    assert {250, 299} <= job_texts.listed(slurm, {250, 299}).texts.keys()
 
 
 @pytest.mark.parametrize(
@@ -592,7 +699,9 @@ def test_no_text_breaks_the_readers(text: str) -> None:
     """Arbitrary text is read or left out, never an accident."""
     data = ("NodeName=n1 " + text + "\nJobId=1 " + text).encode()
     live_text.nodes(data)
-    live_text.trusted_jobs(data)
+    for found in job_texts.cut(data.decode(), {0, 1, 7, 9}, {1, 7, 79}).texts.values():
+        with contextlib.suppress(errors.MalformedInput):
+            live_text.job(found)
 
 
 def test_where_a_node_is_reached() -> None:
