@@ -143,6 +143,12 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if "ended_at" in best.detail and new.role is LineRole.SYMPTOM and _RAISED.match(new.message):
         # torchelastic's box holds the traceback of the process.
         return 0 < behind <= _WRAPPED_LINES
+    if (
+        best.kind == "python_consequence"
+        and new.kind in grammar.SIGNAL_DEATH_KINDS
+        and 0 < behind <= _RESULT_LINES
+    ):
+        return new.role is LineRole.EXIT  # joblib's exception, with the workers' signals below its text
     if new.detail.get("exit_string") and best.kind == new.kind and 0 < behind <= _REASON_LINES:
         # The launcher's box: the code of the signal stands above its name.
         return True

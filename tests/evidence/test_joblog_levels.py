@@ -161,6 +161,7 @@ def test_a_label_of_host_and_rank() -> None:
         (("jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Deadline Exceeded",), ("rendezvous_timeout", 1)),
         (("Root Cause (first observed failure):", "[0]:", "  time      : 2031-05-06_07:08:09", "  rank      : 7 (local_rank: 7)", "  exitcode  : 1 (pid: 7)", "  traceback : Traceback (most recent call last):", '    File "t.py", line 7, in run', "      gather()", "  RuntimeError: NCCL Error 3: internal error"), ("nccl_internal_error", 9)),
         (("RuntimeError: NCCL error: internal error - please report this issue to the NCCL developers", "2031-05-06 07:08:09,389 ERROR worker.py:7 -- Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ray::W.f() (pid=7)", '  File "w.py", line 7, in f'), ("nccl_internal_error", 1)),
+        (("joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by the executor was unexpectedly terminated.", "", "The exit codes of the workers are {SIGBUS(-7)}"), ("bus_error", 3)),
         (("7:MPT ERROR: Rank 7(g:7) is aborting with error code 1.", "7:\tProcess ID: 1"), ("task_exit", 1)),
         (("ERROR:", "ERROR in shards.F90 at line                     77", "", "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"), ("program_error", 2)),
         (("-------- Processor 7 Exiting: Caught Signal --------", "Reason: Segmentation fault", "[7] Stack Traceback:"), ("segfault", 2)),
