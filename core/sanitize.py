@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 MAX_MESSAGE_CHARS = 4096
 """Longest message kept; Postgres and people both stop reading long before."""
@@ -36,3 +38,15 @@ def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
         if ch in _BREAKS or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
     )
     return "".join(kept)[:limit]
+
+
+def clean_all(value: Any) -> Any:
+    """`value` with every string in it so cleaned, also in mappings (their keys, too), lists and tuples; none is shortened."""
+    if isinstance(value, str):
+        return clean(value, len(value))
+    if isinstance(value, Mapping):
+        return {clean_all(key): clean_all(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        cleaned = [clean_all(item) for item in value]
+        return cleaned if isinstance(value, list) else tuple(cleaned)
+    return value

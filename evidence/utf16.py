@@ -14,6 +14,7 @@ Encoding = Literal["utf-16-le", "utf-16-be"]
 HEAD_BYTES = 4096
 """Bytes of a file's beginning that `encoding_of` looks at."""
 _MARKS: dict[bytes, Encoding] = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_MARK_OF = {encoding: mark for mark, encoding in _MARKS.items()}
 _DECODERS = {"utf-16-le": codecs.utf_16_le_decode, "utf-16-be": codecs.utf_16_be_decode}
 """The interpreter's own, which no name is looked up for. `bytes.decode` imports a module for each encoding at its first use, and
 a reader that has become a job's owner may not be able to read the interpreter's modules."""
@@ -54,12 +55,22 @@ def text(raw: bytes, encoding: Encoding | None = None) -> str:
         try:
             return plain.decode().removeprefix("\ufeff")
         except UnicodeDecodeError:
-            if encoding is None:
+            if encoding is None or not _may_be(raw, plain, encoding):
                 return plain.decode("utf-8", "replace")
     readings = (
         [_decode(raw, encoding)] if encoding else [_decode(raw, "utf-16-le"), _decode(raw, "utf-16-be")]
     )
     return max(readings, key=_n_plain).removeprefix("\ufeff")
+
+
+def _may_be(raw: bytes, plain: bytes, encoding: Encoding) -> bool:
+    """Whether a line with few null bytes, or none but a newline's, may be UTF-16: of a script whose characters have none.
+
+    Other programs write Latin-1 into the same file, which is mostly ASCII.
+    """
+    if b"\0" not in raw and not raw.startswith(_MARK_OF[encoding]):
+        return False
+    return sum(0x20 <= byte < 0x7F for byte in plain) < _PLAIN_FRAC * len(plain)
 
 
 def text_of(data: bytes, encoding: Encoding | None = None) -> str:

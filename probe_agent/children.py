@@ -12,15 +12,18 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from probing_cluster.core import processes, sanitize
 
 _REAP_S = 2.0
 """How long a killed child is waited for before it counts as stuck."""
 _MAX_REPLY_BYTES = 8 * 1024 * 1024
+MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
+"""Children of one kind that may be stuck in the kernel (a dead file server) before no more are started: for one user, who may serve
+files that never answer, and for all users. Beyond, each user may still have one."""
 
 
 class ChildHung(processes.ChildFailed):
@@ -52,6 +55,12 @@ class Children:
     def hung(self) -> tuple[str, ...]:
         """Keys whose killed child is still there; asking reaps those that have gone."""
         return tuple(key for key, _ in self.stuck.items())
+
+    def may_start(self, kind: str, uid: int) -> bool:
+        """Whether another child may be started for a user; the keys of its kind are `<kind> <uid> <number>`."""
+        stuck = [key for key in self.hung if key.startswith(f"{kind} ")]
+        n_of_user = sum(key.startswith(f"{kind} {uid} ") for key in stuck)
+        return n_of_user < (MAX_STUCK if len(stuck) < MAX_STUCK_IN_ALL else 1)
 
     def start(
         self,
@@ -93,8 +102,8 @@ class Children:
         assert child.stderr is not None
         try:
             async with asyncio.timeout(deadline_s):
-                _feed(child.stdin, stdin)
                 async with asyncio.TaskGroup() as group:
+                    group.create_task(_feed(child.stdin, stdin))
                     out = group.create_task(_drain(child.stdout.fileno(), max_bytes))
                     err = group.create_task(_drain(child.stderr.fileno(), 65536))
                 await _ended(child)
@@ -154,7 +163,7 @@ class Lane:
             assert child.stdout is not None
             try:
                 async with asyncio.timeout(deadline_s):
-                    os.write(child.stdin.fileno(), json.dumps(request).encode() + b"\n")
+                    await _write(child.stdin.fileno(), json.dumps(request).encode() + b"\n")
                     return answer_of(await _line(child.stdout.fileno()))
             except TimeoutError as exc:
                 await self._drop(child, key)
@@ -202,29 +211,44 @@ def answer_of(line: bytes) -> dict[str, Any]:
     return answer
 
 
-def _feed(pipe: Any, data: bytes) -> None:
-    """Write what fits a pipe at once; our requests are far smaller than its 64 KiB."""
+async def _feed(pipe: IO[bytes], data: bytes) -> None:
+    """Write a command's input and close it."""
     with contextlib.suppress(
         BrokenPipeError
     ):  # a command that reads no input; its exit status tells the rest
-        pipe.write(data)
+        await _write(pipe.fileno(), data)
         pipe.close()
+
+
+async def _write(fd: int, data: bytes) -> None:
+    """Write piece by piece, as the other end reads: a pipe holds 64 KiB or less, and a write of more would hold up the event loop."""
+    os.set_blocking(fd, False)
+    loop, left = asyncio.get_running_loop(), memoryview(data)
+    while left:
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:
+            await _ready(fd, loop.add_writer, loop.remove_writer)
 
 
 async def readable(fd: int) -> None:
     """Waits until the descriptor has something to read or its other end is closed."""
     loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
+    await _ready(fd, loop.add_reader, loop.remove_reader)
+
+
+async def _ready(fd: int, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
+    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake() -> None:
         if not ready.done():
             ready.set_result(None)
 
-    loop.add_reader(fd, wake)
+    add(fd, wake)
     try:
         await ready
     finally:
-        loop.remove_reader(fd)
+        remove(fd)
 
 
 async def _drain(fd: int, max_bytes: int) -> bytes:

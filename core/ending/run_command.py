@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from probing_cluster.core import errors
+from probing_cluster.core import errors, sanitize
 from probing_cluster.core.ending import extras, thread_limit
 
 FAILED = 1
@@ -112,7 +112,9 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_error(line: str) -> None:
+def _print_error(text: str) -> None:
+    # It may name a file, whose name is its user's.
+    line = "\n".join(sanitize.clean(part, len(part)) for part in text.split("\n"))
     # Standard error may lie on the same full disk.
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{line}\n")

@@ -74,7 +74,7 @@ def to_event(
         measured=sighting.measured,
         threshold=sighting.threshold,
         unit=sighting.unit,
-        detail=sighting.detail,
+        detail=sanitize.clean_all(sighting.detail),
     )
 
 

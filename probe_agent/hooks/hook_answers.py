@@ -113,7 +113,7 @@ class Answers:
         else:
             job = self._book.end(job, at)
             self._outside.collect_from(job)
-        self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
+        self._intake.store([job.item(self._identity)], self._book.changed_states())
 
     async def _prolog(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._job(request)
@@ -125,7 +125,7 @@ class Answers:
             self._intake.take([self._refusal_sighting(job, refused)])
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
-        self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
+        self._intake.store([job.item(self._identity)], self._book.changed_states())
         await self._outside.began(job)
         answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
         known = fitness.suspects(job, self._faults, self._intake.inventory)
@@ -184,7 +184,7 @@ class Answers:
 
     async def _epilog(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._book.end(self._job(request), self._clock.now())
-        self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
+        self._intake.store([job.item(self._identity)], self._book.changed_states())
         self._outside.collect_from(job)
         return {"fit": True}
 

@@ -117,7 +117,7 @@ class Collector:
                 return
             await self._keep(job)
             self._book.mark_collected(job)
-            self._intake.store((), {"jobs": self._book.to_state()})
+            self._intake.store((), self._book.changed_states())
             if self._set_aside(job.job_id):
                 await asyncio.to_thread(self._finish, job.job_id)
 
@@ -173,9 +173,8 @@ class Collector:
                 return
             answer = await self.ask(job, {"op": "find", "job_id": job.job_id, "node": self._identity.node})
             logs, ids = [str(p) for p in answer.get("logs", ())], dict(answer.get("ids", {}))
-            if set(logs) - set(known.logs) or ids.items() - known.extra.items():
-                self._book.add_output_files(job, logs, ids)
-                self._intake.store((), {"jobs": self._book.to_state()})
+            self._book.add_output_files(job, logs, ids)
+            self._intake.store((), self._book.changed_states())
 
     def older_files(self, job: jobs.NodeJob) -> list[str]:
         """The output files that may have existed before the job; a file that bears the job's number did not."""
@@ -190,11 +189,12 @@ class Collector:
         before: dict[str, list[Any]] = {}
         for path in paths:
             question = {"op": "before", "path": path, "started_s": job.started_at.timestamp()}
-            if found := (await self.ask(job, question)).get("before"):
-                before[path] = list(found)
+            found = output_growth.before_of((await self.ask(job, question)).get("before"))
+            if found is not None:
+                before[path] = found
         if before:
             self._book.set_preexisting_output(job, before)
-            self._intake.store((), {"jobs": self._book.to_state()})
+            self._intake.store((), self._book.changed_states())
 
     async def _logs(
         self, job: jobs.NodeJob, *, anywhere: bool = False
@@ -305,16 +305,14 @@ class Collector:
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
     ) -> dict[str, Any]:
         """The answer of a child that has become the job's owner. Where there is none, `refused` is NO_ANSWER or READER_FAILED."""
-        key = f"collect {job.uid} "
-        stuck = [k for k in self._children.hung if k.startswith("collect ")]
-        if not user_turns.may_start(sum(k.startswith(key) for k in stuck), len(stuck)):
-            why = f"not read, {len(stuck)} earlier children are stuck"
-            self._watch.failed(NAME, f"job {job.job_id}: {why}", state="hung")
+        assert job.uid is not None
+        if not self._children.may_start(NAME, job.uid):
+            self._watch.failed(NAME, f"job {job.job_id}: not read, {STUCK}", state="hung")
             return {"refused": STUCK}
         question = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
-                f"{key}{job.job_id}",
+                f"{NAME} {job.uid} {job.job_id}",
                 child,
                 deadline_s=DEADLINE_S,
                 stdin=json.dumps(question).encode(),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.core import clock, errors, records
+from probing_cluster.core import clock, errors, records, sanitize
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.spool import codec, spool
 
@@ -15,6 +15,10 @@ MAX_JOBS = 4096
 """Running jobs remembered; a node never runs that many. Of more, the oldest is forgotten."""
 MAX_LOGS = 32
 """Files of one job's output on one node that are remembered and read."""
+MAX_PATH_BYTES, MAX_PATHS_BYTES = 1024, 16 * 1024
+"""Longest path of such a file, and all of a job's together: a process chooses them, and they are stored at each change of the job."""
+MAX_UNREAD, _UNREAD_CHARS = 8, 200
+"""Longer paths of a job that its report names, and characters of each."""
 MAX_ENDED = 64
 """Ended jobs remembered, so that a later request can still collect what they left."""
 
@@ -36,6 +40,8 @@ class NodeJob:
     """Empty where both go to one file."""
     logs: tuple[str, ...] = ()
     """Further files that its processes on this node write their output to, as /proc showed them."""
+    unread: tuple[str, ...] = ()
+    """Beginnings of the paths of further ones that are not read, because their paths are too long."""
     before: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Output file to (inode, size, log_parts.mark) of what it held before the job began; without files that were empty."""
     work_dir: str = ""
@@ -77,7 +83,7 @@ class NodeJob:
             gpu_uuids=self.gpu_uuids,
             gpu_indices=self.gpus,
             released_at=self.released_at,
-            detail={k: v for k, v in given.items() if v not in ("", None)},
+            detail=sanitize.clean_all({k: v for k, v in given.items() if v not in ("", None)}),
         )
 
     def item(self, identity: identity.Identity) -> spool.SpoolItem:
@@ -110,14 +116,22 @@ class NodeJob:
 class JobBook:
     """The running jobs and the last ended ones. Running jobs survive a restart of the agent, not of the node."""
 
-    def __init__(self, boot_id: str, state: Any = None) -> None:
+    def __init__(self, boot_id: str, states: Mapping[str, Any] | None = None) -> None:
+        """`states`: the spool's states whose names begin with STATES."""
         self._boot_id = boot_id
         self._jobs: dict[int, NodeJob] = {}
         self._ended: dict[int, NodeJob] = {}
-        if state:
-            self._ended = {int(k): _from_row(row) for k, row in state["ended"].items()}
-        if state and state.get("boot_id") == boot_id:
-            self._jobs = {int(k): _from_row(row) for k, row in state["jobs"].items()}
+        self._stored: dict[str, NodeJob | None] = dict.fromkeys(states or ())
+        """State to the job it was last given for; None for a state of another agent."""
+        for state in _states_of_jobs(states or {}):
+            job = _from_row(state["job"])
+            if job.released_at is not None:
+                self._ended[job.job_id] = job
+            elif state["boot_id"] == boot_id:
+                self._jobs[job.job_id] = job
+        self._ended = dict(
+            sorted(self._ended.items(), key=lambda one: one[1].released_at or one[1].started_at)
+        )
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -190,8 +204,12 @@ class JobBook:
         """Add output files and ids found after the job's start; no effect once that start has ended."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
-            listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
-            self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
+            listed, too_long = _bounded(dict.fromkeys((*known.logs, *logs)))
+            unread = tuple(dict.fromkeys((*known.unread, *(path[:_UNREAD_CHARS] for path in too_long))))
+            added = replace(
+                known, logs=listed, unread=unread[:MAX_UNREAD], extra={**known.extra, **_slurms(ids)}
+            )
+            self._jobs[job.job_id] = added if added != known else known
 
     def set_preexisting_output(self, job: NodeJob, before: Mapping[str, Sequence[Any]]) -> None:
         """Set what stood in the job's output files before it began; `before` as in NodeJob."""
@@ -208,9 +226,7 @@ class JobBook:
         known = self.get(job_id)
         if known is None or known.released_at is None or ids.get("restart_count") != known.restart_count:
             return known
-        numbers = {k: ids[k] for k in ("array_job_id", "array_task_id") if _is_id(ids.get(k))}
-        words = {k: ids[k][:1024] for k in ("user", "job_name") if isinstance(ids.get(k), str)}
-        self._ended[job_id] = replace(known, extra={**known.extra, "ids_known": True, **numbers, **words})
+        self._ended[job_id] = replace(known, extra={**known.extra, **_slurms(ids), "ids_known": True})
         return self._ended[job_id]
 
     def end(self, job: NodeJob, now: datetime) -> NodeJob:
@@ -247,15 +263,59 @@ class JobBook:
         if known is not None and known.released_at == job.released_at:
             self._ended[job.job_id] = replace(known, collected=True)
 
-    def to_state(self) -> dict[str, Any]:
-        return {
-            "boot_id": self._boot_id,
-            "jobs": {str(k): _row(j) for k, j in self._jobs.items()},
-            "ended": {str(k): _row(j) for k, j in self._ended.items()},
-        }
+    def changed_states(self) -> dict[str, Any]:
+        """The spool's states that differ from the last call's, to be stored: one for each job, None for a job no longer known.
+
+        One job's paths are bounded, those of all jobs are not: a Prolog must not wait until all of them are written.
+        """
+        now = {f"{STATES}:running:{k}": job for k, job in self._jobs.items()}
+        now |= {f"{STATES}:ended:{k}": job for k, job in self._ended.items()}
+        changed: dict[str, Any] = dict.fromkeys(self._stored.keys() - now.keys())
+        for name, job in now.items():
+            if self._stored.get(name) is not job:
+                changed[name] = {"boot_id": self._boot_id, "job": _row(job)}
+        self._stored = dict(now)
+        return changed
 
 
-_OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra", "logs", "before"})
+STATES = "job"
+"""What the names of the spool's states of jobs begin with; that of all jobs together, of an earlier release, is `jobs`."""
+
+
+def _states_of_jobs(states: Mapping[str, Any]) -> list[dict[str, Any]]:
+    earlier = states.get("jobs") or {"boot_id": "", "jobs": {}, "ended": {}}
+    rows = (*earlier["jobs"].values(), *earlier["ended"].values())
+    return [
+        *({"boot_id": earlier["boot_id"], "job": row} for row in rows),
+        *(state for name, state in states.items() if name != "jobs"),
+    ]
+
+
+def _bounded(paths: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Of these paths the first MAX_LOGS that are within the bounds, and those that are too long."""
+    listed: list[str] = []
+    too_long: list[str] = []
+    left = MAX_PATHS_BYTES
+    for path in paths:
+        n_bytes = len(path.encode("utf-8", "surrogatepass"))
+        if n_bytes > min(MAX_PATH_BYTES, left):
+            too_long.append(path)
+        elif len(listed) < MAX_LOGS:
+            listed.append(path)
+            left -= n_bytes
+    return tuple(listed), too_long
+
+
+def _slurms(ids: Mapping[str, Any]) -> dict[str, Any]:
+    """Ids and names that Slurm gave a job and filename patterns use, without values of a wrong type."""
+    numbers = {k: ids[k] for k in ("array_job_id", "array_task_id") if _is_id(ids.get(k))}
+    words = {k: ids[k][:1024] for k in ("user", "job_name") if isinstance(ids.get(k), str)}
+    return {**numbers, **words, **({"ids_known": True} if ids.get("ids_known") is True else {})}
+
+
+_OURS = frozenset(
+    {"started_at", "released_at", "gpu_uuids", "collected", "extra", "logs", "unread", "before"}
+)
 """Fields of a job that no request may set."""
 
 
@@ -311,7 +371,8 @@ def _from_row(row: Mapping[str, Any]) -> NodeJob:
     for name in ("started_at", "released_at"):
         if fields.get(name):
             fields[name] = datetime.fromisoformat(fields[name])
-    fields["logs"] = tuple(fields.get("logs") or ())
+    for name in ("logs", "unread"):
+        fields[name] = tuple(fields.get(name) or ())
     if fields.get("gpu_uuids") is not None:
         fields["gpu_uuids"] = tuple(fields["gpu_uuids"])
     return NodeJob(**fields)

@@ -10,6 +10,7 @@ from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.probe_agent.jobs import jobs, log_names
 
 LATER_START = "later start"
+_TOO_LONG = f"its path is too long: more than {jobs.MAX_PATH_BYTES:,} bytes, or more than {jobs.MAX_PATHS_BYTES:,} with those of the job's other files"
 _WHY = {
     "ENOENT": "there is no such file",
     "EACCES": "its owner may not read it",
@@ -17,6 +18,7 @@ _WHY = {
     "ELOOP": "it is a symbolic link",
     "ENOTDIR": "a part of its path is not a directory",
     "ESTALE": "its file server no longer has it",
+    "ENAMETOOLONG": "its path is longer than the kernel takes",
     "EIO": "its file system answers with errors",
     LATER_START: "a later start of the job has written into it since",
 }
@@ -52,6 +54,9 @@ def of_job(job: jobs.NodeJob, node: str, *, anywhere: bool = False) -> OutputFil
     batch = {path for paths in named.values() for path in paths}
     to_read = [(stream, paths) for stream, paths in named.items() if paths[0] != "/dev/null"]
     to_read += [("output", (path,)) for path in job.logs if path not in batch]
+    unread += [
+        {"stream": "output", "path": f"{sanitize.clean(path, 200)}…", "why": _TOO_LONG} for path in job.unread
+    ]
     return OutputFiles(to_read=to_read, unread=unread)
 
 

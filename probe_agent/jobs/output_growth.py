@@ -24,6 +24,7 @@ TIMES = 3.0
 MOST_NEW_BYTES = 64 * 1024
 """With more than this after the last look the job went on writing."""
 _PAGE_BYTES = 4096
+_MARK_CHARS = 64
 _LAST_BYTES = 2048
 _ENDED = ("CANCELLED AT", "*** JOB ", "*** STEP ")
 """In Slurm's message that it ends the job; what the program writes after it is its answer to that."""
@@ -44,6 +45,16 @@ def size_of(row: object) -> FileSize | None:
         return None
     inode, size, written_s = digits.index(row[0]), digits.index(row[1]), digits.number(row[2])
     return None if inode is None or size is None or written_s is None else FileSize(inode, size, written_s)
+
+
+def before_of(row: object) -> list[Any] | None:
+    """The `before` of the reading child's answer, as NodeJob has it; None for anything else, likewise."""
+    if not isinstance(row, list) or len(row) != 3:
+        return None
+    inode, size, mark = digits.index(row[0]), digits.index(row[1]), row[2]
+    if inode is None or size is None or not isinstance(mark, str) or len(mark) > _MARK_CHARS:
+        return None
+    return [inode, size, mark]
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -7,15 +7,6 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 
-MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
-"""Children that may be stuck in the kernel (a dead file server) before no more are started: of one user, who may serve files
-that never answer, and of all users. Beyond, each user may still have one."""
-
-
-def may_start(n_stuck_of_user: int, n_stuck: int) -> bool:
-    """Whether another child may be started for a user, with so many stuck ones of that user and of all."""
-    return n_stuck_of_user < (MAX_STUCK if n_stuck < MAX_STUCK_IN_ALL else 1)
-
 
 class ReaderTurns:
     """At most `at_once` readers at once, and `of_one` of one user; used in one event loop."""

@@ -270,7 +270,7 @@ def _own_look(pid: int) -> Mapping[str, Any]:
 
     async def look() -> Mapping[str, Any]:
         try:
-            return await asyncio.wait_for(pyspy.stacks(children.Children(), pid), _STACK_S)
+            return await asyncio.wait_for(pyspy.stacks(children.Children(), pid, os.getuid()), _STACK_S)
         except TimeoutError:
             return {"stack_error": f"py-spy did not end within {_STACK_S:g} s"}
 

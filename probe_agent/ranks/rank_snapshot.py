@@ -17,6 +17,8 @@ from probing_cluster.probe_agent.stacks import cpu_sampling, native, pyspy, slee
 
 MAX_CALLS = 16
 """Collectives of each rank."""
+MAX_WORKERS = 64
+"""Child processes of each rank whose state is read; a program may have any number, zombies for example."""
 STACKS_AT_ONCE, STACKS_OF_ONE = 3, 2
 """Processes whose stacks are read at once, of all users and of one: of some no stack can be read before its deadline."""
 MAX_CHARS = 60_000
@@ -125,14 +127,21 @@ class SnapshotTaker:
         page, entry = rank.page, self._page_fields(rank)
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
-            workers = processes.children_of(page.pid, self._proc)
-            entry["workers"] = "".join(processes.state_of(p, self._proc) or "" for p in workers)
             async with self._turns.of(owner[0]):
+                # In turn, too: each child's state is a file, and the event loop waits while it is read.
+                entry |= self._workers(page.pid)
                 stacks = await self._python_stacks(rank, rank.facts.start_ticks, owner)
             entry |= {
                 key: value for key, value in stacks.items() if key != "gil_stack"
             }  # one of those beside it
         return entry
+
+    def _workers(self, pid: int) -> dict[str, Any]:
+        """A letter for the state of each child of a process; `more_workers`: how many others there are."""
+        workers = processes.children_of(pid, self._proc)
+        states = "".join(processes.state_of(p, self._proc) or "" for p in workers[:MAX_WORKERS])
+        n_others = max(0, len(workers) - MAX_WORKERS)
+        return {"workers": states} | ({"more_workers": n_others} if n_others else {})
 
     async def _python_stacks(self, rank: Rank, start_ticks: int, owner: tuple[int, int]) -> dict[str, Any]:
         """The stacks of the rank's process; none if it may have ended meanwhile: its pid may by now be another's, and py-spy is root."""
@@ -146,7 +155,7 @@ class SnapshotTaker:
     ) -> dict[str, Any]:
         if not self._is_same(page.pid, start_ticks, owner[0]):
             return {"stack_error": _ENDED}
-        stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
+        stacks = await pyspy.stacks(self._children, page.pid, owner[0], inside=page.pid_inside)
         if stacks.get("holds_gil") and self._is_same(page.pid, start_ticks, owner[0]):
             stacks |= await cpu_sampling.look(self._children, page.pid, owner, stacks, inside=page.pid_inside)
         return stacks if self._is_same(page.pid, start_ticks, owner[0]) else {"stack_error": _ENDED}

@@ -66,6 +66,7 @@ class SpoolWrite:
 
     items: Sequence[SpoolItem] = ()
     states: Mapping[str, Any] = field(default_factory=dict)
+    """By name; None removes the state."""
 
 
 @dataclass(kw_only=True)
@@ -107,7 +108,10 @@ class Spool:
             older = self._held.get(item.id)
             self._held_bytes += item.cost_bytes - (older.cost_bytes if older is not None else 0)
             self._held[item.id] = item
-        self._held_states.update(write.states)
+        for name, value in write.states.items():
+            self._held_states[name] = value
+            if value is None and not self._may_have_state(name):
+                del self._held_states[name]
         if self._monotonic_s() < self._retry_at_s:
             self._bound_memory()
             return False
@@ -168,6 +172,21 @@ class Spool:
             return self._held_states[name]
         row = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
         return None if row is None else json.loads(row[0])
+
+    def states(self, prefix: str) -> dict[str, Any]:
+        """The states last committed under names that begin so."""
+        rows = self._db.execute(
+            "SELECT name, value FROM state WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)
+        )
+        held = {k: v for k, v in self._held_states.items() if k.startswith(prefix)}
+        found = {name: json.loads(value) for name, value in rows} | held
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _may_have_state(self, name: str) -> bool:
+        try:
+            return self._db.execute("SELECT 1 FROM state WHERE name = ?", (name,)).fetchone() is not None
+        except sqlite3.Error:
+            return True
 
     @property
     def depth(self) -> int:
@@ -320,6 +339,9 @@ class Spool:
             self._put_state(name, value)
 
     def _put_state(self, name: str, value: Any) -> None:
+        if value is None:
+            self._db.execute("DELETE FROM state WHERE name = ?", (name,))
+            return
         text = json.dumps(value, separators=(",", ":"))
         self._db.execute("INSERT OR REPLACE INTO state (name, value) VALUES (?, ?)", (name, text))
 

@@ -42,7 +42,7 @@ async def look(
         sample["ran"] = counted
     later: Mapping[str, Any] = {}
     for _ in range(MORE_STACKS if isinstance(counted, str) else 1):
-        later = await pyspy.stacks(children, pid, inside=inside)
+        later = await pyspy.stacks(children, pid, owner[0], inside=inside)
         if later.get("stack") != first.get("stack"):
             break
     # A stack that could not be taken is neither progress nor proof that the GIL is still held.
@@ -52,10 +52,12 @@ async def look(
 
 
 async def _counted(started: children.Children, pid: int, owner: tuple[int, int]) -> dict[str, Any] | str:
+    if not started.may_start("perf", owner[0]):
+        return "earlier readers of this user's processes are stuck in the kernel"
     request = {"tid": pid, "uid": owner[0], "gid": owner[1]}
     try:
         done = await started.run(
-            f"perf {pid}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode()
+            f"perf {owner[0]} {pid}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode()
         )
         reply = children.answer_of(done.stdout)
         if "refused" in reply:

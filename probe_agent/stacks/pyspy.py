@@ -24,21 +24,24 @@ _FRAME_CHARS = 48
 
 
 async def stacks(
-    started: children.Children, pid: int, *, inside: int | None = None, command: str | None = None
+    started: children.Children, pid: int, uid: int, *, inside: int | None = None, command: str | None = None
 ) -> dict[str, Any]:
     """`{"stack": frames of the main thread, "other_stacks": …, "holds_gil": …, "gil_stack": …}`; `{"stack_error": why}` without one.
 
-    Frames are innermost first: `{"function", "file", "line"}`. `inside` is the process's number in its own PID
+    Frames are innermost first: `{"function", "file", "line"}`. `uid` is the process's: its memory may lie on a file system of that
+    user's that never answers, and py-spy then hangs in the kernel. `inside` is the process's number in its own PID
     namespace, by which Python knows its threads there.
     """
     tool = command or pyspy_program.program()
     if tool is None:
         return {"stack_error": "py-spy is not installed on this node"}
     argv = (tool, "dump", "--json", "--nonblocking", "--pid", str(int(pid)))
+    if not started.may_start("py-spy", uid):
+        return {"stack_error": "earlier readers of this user's processes are stuck in the kernel"}
     why = ""
     for _ in range(2):
         try:
-            done = await started.run(f"py-spy {pid}", argv, deadline_s=DEADLINE_S)
+            done = await started.run(f"py-spy {uid} {pid}", argv, deadline_s=DEADLINE_S)
         except processes.ChildFailed as exc:
             return {"stack_error": str(exc)}
         if done.returncode == 0:

@@ -60,7 +60,7 @@ def kernel_log(_: Path) -> None:
 def look_into(where: Path) -> None:
     """What another user's process is doing, and what it has moved."""
     pid = int((where / "pid").read_text())
-    stacks = asyncio.run(pyspy.stacks(children.Children(), pid))
+    stacks = asyncio.run(pyspy.stacks(children.Children(), pid, 0))
     assert [frame["function"] for frame in stacks["stack"]] == ["waiting_for_godot", "<module>"], stacks
     facts = processes.facts(pid)
     assert facts is not None

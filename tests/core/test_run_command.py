@@ -47,6 +47,13 @@ def test_too_few_open_files_are_said_before_a_library_aborts() -> None:
     assert ended(f"ulimit -S -n 8; {command} --help", "").returncode == 0
 
 
+def test_the_name_of_a_file_in_an_error_moves_no_cursor(tmp_path: Path) -> None:
+    """Its user chooses it, and an operator reads the error on a terminal."""
+    (tmp_path / "a\x1b[2Jb").write_bytes(b"")
+    done = ended(f"cd {tmp_path}; {BIN}/probing-ctl classify *", "")
+    assert done.stderr == "probing-ctl: ab is empty; there is nothing to classify\n"
+
+
 BOUNDED = (
     "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NPROC, ({most}, {most}))\n"
     "from probing_cluster.core.ending import run_command, thread_limit\n"

@@ -40,3 +40,10 @@ def test_terminal_escapes_and_overrides_are_dropped() -> None:
 def test_what_a_terminal_would_not_show_is_not_left_as_text(text: str, left: str) -> None:
     """Colours of a user's log leave no `[31m`; what only looks like one stays."""
     assert sanitize.clean(text) == left
+
+
+def test_every_string_in_a_detail_is_cleaned() -> None:
+    """Keys, too: groups and files are named by users."""
+    detail = {"a\x1b[2J": ["\x00b", ("c\u202e", 1)], "n": None, "x": {"y": 1.5, "long": "z" * 9000}}
+    cleaned = {"a": ["b", ("c", 1)], "n": None, "x": {"y": 1.5, "long": "z" * 9000}}
+    assert sanitize.clean_all(detail) == cleaned

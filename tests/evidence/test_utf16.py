@@ -29,6 +29,20 @@ def test_lines_of_two_writers_are_each_read(encoding: str) -> None:
     assert lines_of(data) == (SLURM + text + SLURM + text).split("\n")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_line_of_latin_1_is_none_of_utf_16(encoding: str) -> None:
+    """One line of UTF-16 in the beginning of a file must not hide what another program writes below it."""
+    data = "begun\n".encode(encoding) + "RuntimeError: Datei größer als erlaubt\n".encode("latin-1") * 2
+    lines = lines_of(data)
+    assert lines[1:3] == ["RuntimeError: Datei gr\ufffd\ufffder als erlaubt"] * 2
+
+
+def test_a_script_without_null_bytes_is_still_utf_16() -> None:
+    """Its lines have no other null byte than that of the newline."""
+    text = "ok\n日志错误内存不足请检查设置并且重试\n第二行也是中文没有空格\n"
+    assert lines_of(text.encode("utf-16")) == text.split("\n")
+
+
 @pytest.mark.parametrize(
     "data",
     [

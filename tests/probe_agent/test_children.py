@@ -38,6 +38,49 @@ def test_command_gives_status_and_both_outputs() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, b"in", b"no\n")
 
 
+def test_an_input_larger_than_a_pipe_holds_nobody_up() -> None:
+    """The paths of a job's output can be so long; a child that is slow to read them must not stop the agent."""
+
+    async def work() -> tuple[float, bytes, bytes]:
+        program = "import sys,time; time.sleep(1); print(len(sys.stdin.read()))"
+        started, longest_s, at_s = children.Children(), 0.0, time.monotonic()
+        command = asyncio.create_task(
+            started.run("t", [*PYTHON, program], deadline_s=30, stdin=b"x" * 1_000_000)
+        )
+        idle = asyncio.create_task(started.run("u", ["/bin/true"], deadline_s=30, stdin=b"x" * 1_000_000))
+        while not command.done():
+            await asyncio.sleep(0.01)
+            longest_s, at_s = max(longest_s, time.monotonic() - at_s), time.monotonic()
+        return longest_s, (await command).stdout, (await idle).stdout
+
+    longest_s, length, nothing = asyncio.run(work())
+    assert (length, nothing) == (b"1000000\n", b"")
+    assert longest_s < 0.7
+
+
+def test_a_lanes_question_larger_than_a_pipe_is_answered() -> None:
+    """It is written as the child reads it."""
+
+    async def work() -> dict[str, Any]:
+        lane = children.Lane(children.Children(), "echo", [*PYTHON, ECHO])
+        answer = await lane.ask({"x": "y" * 300_000}, deadline_s=30)
+        await lane.close()
+        return answer
+
+    assert asyncio.run(work()) == {"x": "y" * 300_000}
+
+
+def test_a_users_stuck_children_stop_their_own_kind_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user has theirs; where many are stuck, each user may still have one."""
+    started = children.Children()
+    stuck = [f"py-spy 5 {n}" for n in range(children.MAX_STUCK)]
+    monkeypatch.setattr(children.Children, "hung", property(lambda _: tuple(stuck)))
+    assert [started.may_start("py-spy", uid) for uid in (5, 55, 6)] == [False, True, True]
+    assert started.may_start("perf", 5)
+    stuck += [f"py-spy 6 {n}" for n in range(children.MAX_STUCK_IN_ALL)]
+    assert [started.may_start("py-spy", uid) for uid in (5, 6, 7)] == [False, False, True]
+
+
 def test_command_that_hangs_is_killed_with_everything_it_started(tmp_path: Path) -> None:
     """A grandchild does not outlive its deadline either."""
     pid_file = tmp_path / "pid"

@@ -11,7 +11,7 @@ from typing import IO
 
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.imports import packed
-from probing_cluster.core import errors
+from probing_cluster.core import errors, sanitize
 
 _LOOK_AT_BYTES = 8192
 _MOST_OTHER_FRAC = 0.3
@@ -63,7 +63,7 @@ def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int
         _require_text(stream, args.file)
     for kind in kinds if not follow else ():
         other = next(k for k in _READ_AS if k != kind)
-        name = "standard input" if args.file == "-" else args.file
+        name = "standard input" if args.file == "-" else sanitize.clean(args.file)
         words = f"{n_found} finding{'s' * (n_found != 1)}, read as {_READ_AS[kind]} (--kind {other}: as {_READ_AS[other]})"
         print(f"{name}: {words}", file=sys.stderr)
     return 0

@@ -27,7 +27,6 @@ from probing_cluster.probe_agent.jobs import (
     jobs,
     log_parts,
     page_directories,
-    user_turns,
 )
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
@@ -678,7 +677,7 @@ def test_readers_that_other_users_keep_stuck_cost_nobody_anything(
     (tmp_path / "slurm-7.out").write_text(
         "RuntimeError: CUDA error: an illegal memory access was encountered\n"
     )
-    stuck = tuple(f"collect {54321 + u} {n}" for u in range(n_users) for n in range(user_turns.MAX_STUCK))
+    stuck = tuple(f"collect {54321 + u} {n}" for u in range(n_users) for n in range(children.MAX_STUCK))
     monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
     asyncio.run(collector.collect(job(stdout=str(tmp_path / "slurm-7.out"))))
     assert events(queue)
@@ -691,7 +690,7 @@ def test_where_many_readers_are_stuck_each_user_may_still_have_one(
     collector: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, more: int, is_read: bool
 ) -> None:
     """A second one that is stuck is one too many then; until then a user may have four."""
-    n_others = user_turns.MAX_STUCK_IN_ALL - 2 + more
+    n_others = children.MAX_STUCK_IN_ALL - 2 + more
     stuck = (f"collect {os.getuid()} 0", *(f"collect {54321 + n} 0" for n in range(n_others)))
     monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
     answer = asyncio.run(collector.ask(job(), {"op": "dumps", "directory": str(tmp_path)}))

@@ -53,7 +53,7 @@ class Agent:
         self.identity = identity.Identity(cluster="c", node="n1", root=home)
         self.spool = spool.Spool(home / "spool", max_bytes=10_000_000)
         self.intake = intake.Intake(identity=self.identity, spool=self.spool, faults=faults.Faults("b"))
-        self.book = jobs.JobBook("b", self.spool.state("jobs"))
+        self.book = jobs.JobBook("b", self.spool.states(jobs.STATES))
         self.pages = page_directories.PageDirectories(home / "pages")
         self.collector = collect.Collector(
             identity=self.identity,
@@ -69,7 +69,7 @@ class Agent:
         """The job's Epilog, durable."""
         self.book.start(jobs.NodeJob(job_id=7, started_at=NOW, uid=ME, gid=MINE, stdout=str(home / "out")))
         self.book.end(self.book.get(7) or pytest.fail("no job"), NOW + timedelta(minutes=1))
-        self.intake.store((), {"jobs": self.book.to_state()})
+        self.intake.store((), self.book.changed_states())
 
     def collect(self) -> None:
         """What a daemon that starts does."""
@@ -140,7 +140,7 @@ def dying(real: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
             die()
         result = real(*given, **named)
         # `store` is also how `take` stores the evidence: what is meant is the commit of the mark.
-        if real.__name__ != "store" or "jobs" in (given[2] if len(given) > 2 else {}):
+        if real.__name__ != "store" or "job:ended:7" in (given[2] if len(given) > 2 else {}):
             die()
         return result
 
@@ -219,4 +219,4 @@ def test_of_many_ended_jobs_those_not_yet_collected_are_remembered() -> None:
         ended = book.end(jobs.NodeJob(job_id=n + 1, started_at=NOW, uid=ME), NOW)
         if n != 0:
             book.mark_collected(ended)
-    assert [j.job_id for j in jobs.JobBook("b", book.to_state()).uncollected()] == [1]
+    assert [j.job_id for j in jobs.JobBook("b", book.changed_states()).uncollected()] == [1]

@@ -99,7 +99,8 @@ def test_book_survives_the_agent_and_not_the_boot() -> None:
     book.start(job(1, uid=5, gpu_uuids=("GPU-1",)))
     book.start(job(2))
     book.end(job(2), NOW)
-    same, other = jobs.JobBook("b", book.to_state()), jobs.JobBook("b2", book.to_state())
+    states = codec_round(book.changed_states())
+    same, other = jobs.JobBook("b", states), jobs.JobBook("b2", states)
     assert same.running == (1,)
     assert same.get(1) == book.get(1)
     assert other.running == ()
@@ -213,9 +214,71 @@ def test_an_agent_that_was_taken_back_knows_the_newer_ones_jobs() -> None:
     """What a later release kept of a job beyond what this one knows is left out; the job is still known."""
     book = jobs.JobBook("b")
     book.start(job(uid=5))
-    state = codec_round(book.to_state())
-    state["jobs"]["7"]["of_a_later_release"] = [1]
-    assert jobs.JobBook("b", state).running == (7,)
+    states = codec_round(book.changed_states())
+    states["job:running:7"]["job"]["of_a_later_release"] = [1]
+    assert jobs.JobBook("b", states).running == (7,)
+
+
+def test_the_jobs_of_an_earlier_release_are_known() -> None:
+    """It stored all jobs as one state, which is removed once each has its own."""
+    rows = {n: {"job_id": n, "started_at": "2026-11-03T12:00:00Z", "uid": 5} for n in (7, 8)}
+    earlier = {
+        "boot_id": "b",
+        "jobs": {"7": rows[7]},
+        "ended": {"8": {**rows[8], "released_at": rows[8]["started_at"]}},
+    }
+    book = jobs.JobBook("b", {"jobs": earlier})
+    assert (book.running, [job.job_id for job in book.uncollected()]) == ((7,), [8])
+    assert jobs.JobBook("b2", {"jobs": earlier}).running == ()
+    states = book.changed_states()
+    assert states.pop("jobs") is None
+    assert sorted(states) == ["job:ended:8", "job:running:7"]
+
+
+def test_only_the_jobs_that_changed_are_stored() -> None:
+    """A Prolog waits for this: with the paths of sixty jobs it would wait for seconds."""
+    book = jobs.JobBook("b")
+    for number in range(1, 60):
+        book.start(job(number))
+    assert len(book.changed_states()) == 59
+    assert book.changed_states() == {}
+    book.start(job(60))
+    book.add_output_files(job(5), ["/w/a"], {})
+    assert sorted(book.changed_states()) == ["job:running:5", "job:running:60"]
+    book.end(job(5), NOW)
+    changed = book.changed_states()
+    assert (sorted(changed), changed["job:running:5"]) == (["job:ended:5", "job:running:5"], None)
+    book.reboot("b2")
+    assert set(book.changed_states().values()) == {None}
+
+
+def test_a_jobs_paths_are_bounded_and_those_left_out_are_named() -> None:
+    """A process chooses the paths of its output files, up to 4 KiB each."""
+    book = jobs.JobBook("b")
+    start = book.start(job())
+    long, medium = "/w/" + "\udcff" * 4000, [f"/w/{n:02}" + "m" * 990 for n in range(20)]
+    for _ in range(2):
+        book.add_output_files(
+            start, [long, "/w/a", *medium], {"array_job_id": 2**40, "user": "u" * 5000, "x": "y"}
+        )
+    found = book.get(7)
+    assert found is not None
+    assert (found.logs[0], len(found.logs)) == ("/w/a", 17)
+    assert (found.unread[0], len(found.unread)) == (long[:200], 5)
+    assert found.extra == {"user": "u" * 1024}
+    assert len(json.dumps(book.changed_states())) < 50_000
+    assert (
+        jobs.JobBook("b", codec_round({"job:running:7": {"boot_id": "b", "job": jobs._row(found)}})).get(7)
+        == found
+    )
+
+
+def test_no_control_character_of_a_job_is_in_its_row(node_identity: identity.Identity) -> None:
+    """A user chooses the job's name and its directory; whoever prints the row may do so on a terminal."""
+    row = jobs.job_of({"job_id": 7, "job_name": "a\x1b[2Jb", "work_dir": "/w\x9b\u202e"}, NOW).allocation(
+        node_identity
+    )
+    assert (row.detail["job_name"], row.detail["work_dir"]) == ("ab", "/w")
 
 
 def codec_round(state: Any) -> Any:
@@ -230,7 +293,7 @@ def test_a_job_is_known_by_its_sluid_after_its_end(node_identity: identity.Ident
     book.start(jobs.job_of({"job_id": 8}, NOW))
     assert book.sluids() == {"s5K1KKYAYG5D00": 7}
     book.end(job, NOW)
-    assert jobs.JobBook("b", book.to_state()).sluids() == {"s5K1KKYAYG5D00": 7}
+    assert jobs.JobBook("b", book.changed_states()).sluids() == {"s5K1KKYAYG5D00": 7}
     assert job.allocation(node_identity).detail["sluid"] == "s5K1KKYAYG5D00"
 
 

@@ -34,6 +34,14 @@ def test_a_path_that_cannot_be_known_is_no_file_to_read() -> None:
     assert (found.to_read, found.unread) == ([("output", ("/x/41",))], [])
 
 
+def test_a_file_whose_path_is_too_long_is_named() -> None:
+    """A report without it would show a job that wrote nothing."""
+    found = output_files.of_job(job(stdout="/dev/null", unread=("/w/\x1b[2J" + "x" * 150,)), "n1")
+    row = found.unread[-1]
+    assert (found.to_read, row["stream"], row["path"]) == ([], "output", "/w/" + "x" * 150 + "…")
+    assert "its path is too long: more than 1,024 bytes" in row["why"]
+
+
 @pytest.mark.parametrize(
     ("nodelist", "node", "anywhere", "is_read"),
     [

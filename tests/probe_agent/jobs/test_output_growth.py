@@ -134,3 +134,6 @@ def test_a_forged_size_is_none(row: object) -> None:
     """The child that looks runs as the job's owner: JSON has room for numbers that end an agent."""
     assert output_growth.size_of(row) is None
     assert output_growth.size_of([5, 10, 1.5]) == (5, 10, 1.5)
+    assert output_growth.before_of(row) is None
+    assert output_growth.before_of([5, 10, "m" * 65]) is None
+    assert output_growth.before_of([5, 10, "m" * 64]) == [5, 10, "m" * 64]

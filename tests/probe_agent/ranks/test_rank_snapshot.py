@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from probing_cluster.probe_agent.ranks import rank_snapshot
+from probing_cluster.probe_agent import children
+from probing_cluster.probe_agent.ranks import nic_traffic, rank_snapshot
 from probing_cluster.probe_agent.stacks import pyspy
 
 
@@ -45,6 +47,23 @@ def detail(
 
 def length(found: dict[str, Any]) -> int:
     return len(json.dumps(found))
+
+
+def test_of_many_children_the_first_ones_are_read_and_the_others_counted(tmp_path: Path) -> None:
+    """A rank with 12,000 zombies must not hold up Prologs for seconds."""
+    pids = range(100, 100 + 1000)
+    (tmp_path / "7" / "task" / "7").mkdir(parents=True)
+    (tmp_path / "7" / "task" / "7" / "children").write_text(" ".join(map(str, pids)))
+    for pid in pids:
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "status").write_text("Name:\tpython\nState:\tZ (zombie)\n")
+    taker = rank_snapshot.SnapshotTaker(
+        children=children.Children(), gpus=lambda: None, nics=nic_traffic.NicTraffic(None), proc=tmp_path
+    )
+    n_read = rank_snapshot.MAX_WORKERS
+    assert taker._workers(7) == {"workers": "Z" * n_read, "more_workers": len(pids) - n_read}
+    (tmp_path / "7" / "task" / "7" / "children").write_text("100 101")
+    assert taker._workers(7) == {"workers": "ZZ"}
 
 
 def test_a_snapshot_of_an_ordinary_node_is_kept() -> None:

@@ -311,5 +311,5 @@ def test_what_py_spy_answers_of_a_process_that_hides_its_threads(answer: str, tm
     program = tmp_path / "py-spy"
     program.write_text(f"#!/bin/sh\ncat <<'E'\n{answer}\nE\n")
     program.chmod(0o755)
-    found = asyncio.run(pyspy.stacks(children.Children(), os.getpid(), command=str(program)))
+    found = asyncio.run(pyspy.stacks(children.Children(), os.getpid(), os.getuid(), command=str(program)))
     assert found.get("stack") in (None, [])

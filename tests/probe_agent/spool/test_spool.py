@@ -73,6 +73,19 @@ def test_items_and_state_survive_reopening_together(tmp_path: Path) -> None:
     again.close()
 
 
+def test_states_of_one_prefix_are_read_together_and_one_can_be_removed(tmp_path: Path) -> None:
+    """Also while the disk refuses writes, where no name is held in memory that the disk does not have."""
+    first = spool.Spool(tmp_path, max_bytes=1_000_000)
+    first.commit(spool.SpoolWrite(states={"job:1": 1, "job:2": 2, "other": 3}))
+    first._retry_at_s = first._monotonic_s() + 60
+    first.commit(spool.SpoolWrite(states={"job:3": 3, "job:1": None}))
+    first.commit(spool.SpoolWrite(states={"job:3": None, "job:4": 4}))
+    assert set(first._held_states) == {"job:1", "job:4"}
+    assert (first.states("job:"), first.state("job:1")) == ({"job:2": 2, "job:4": 4}, None)
+    first.close()
+    assert spool.Spool(tmp_path, max_bytes=1_000_000).states("job:") == {"job:2": 2, "job:4": 4}
+
+
 def test_acknowledged_items_are_gone_and_others_stay(queue: spool.Spool) -> None:
     """Only what Postgres has is forgotten."""
     queue.commit(spool.SpoolWrite(items=[item(n) for n in range(1, 5)]))

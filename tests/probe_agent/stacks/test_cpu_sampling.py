@@ -33,6 +33,25 @@ def look(
     return sample, len(stacks) - len(left)
 
 
+def test_with_stuck_readers_of_a_user_no_more_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's memory may lie on a file system of theirs that never answers: each rank would keep a process of root's for good."""
+    kinds = ("py-spy", "perf")
+    stuck = tuple(f"{kind} 5 {n}" for kind in kinds for n in range(children.MAX_STUCK))
+    monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
+    started: list[str] = []
+
+    async def run(_: children.Children, key: str, *_given: object, **_named: object) -> children.Finished:
+        started.append(key)
+        return children.Finished(returncode=1, stdout=b"{}", stderr=b"")
+
+    monkeypatch.setattr(children.Children, "run", run)
+    for uid in (5, 6):
+        found = asyncio.run(pyspy.stacks(children.Children(), 1, uid, command="py-spy"))
+        counted = asyncio.run(cpu_sampling._counted(children.Children(), 1, (uid, uid)))
+        assert ("stuck" in found["stack_error"], "stuck" in counted) == (uid == 5, uid == 5)
+    assert set(started) == {"py-spy 6 1", "perf 6 1"}
+
+
 def test_frames_that_move_are_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """One later stack is enough where the kernel counts."""
     sample, _ = look(monkeypatch, {"samples": 3}, {"stack": THERE, "holds_gil": True})
