@@ -257,15 +257,16 @@ class Tail:
         for line, text in enumerate(lines, first):
             self.add(line, text)
 
-    def is_page(self) -> bool:
-        """Whether the log ends with a page of documentation, whose sentences about errors report none."""
+    def is_of_page(self, line: int) -> bool:
+        """Whether `line` stands in a page of documentation at the log's end, whose sentences about errors report none."""
         if len(self._marks) < _PAGE_MARKS or all(is_heading for _, is_heading in self._marks):
             return False
-        return self._last - self._marks[0][0] <= _LINES
+        return self._last - self._marks[0][0] <= _LINES and line < self._marks[-1][0]
 
     def _last_errors(self) -> JobFinding | None:
         """The first of the errors that the log ends with; None if it ends otherwise."""
-        return None if self.is_page() else self._word(list(self._lines), ended=False)
+        word = self._word(list(self._lines), ended=False)
+        return None if word is not None and self.is_of_page(word.line) else word
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""

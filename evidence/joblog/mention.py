@@ -192,18 +192,17 @@ _WARNS = re.compile(
     r"\[[WID] \d{4}-\d\d-\d\d |\[[EWID] (?:\d{4}-\d\d-\d\d |\d{6} )?\d\d:\d\d:\d\d(?:\.\d{1,6})? \w{1,30}App\] |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
 )
 
-_GOES_ON = re.compile(r"\bRetry attempt failed:$")
 _REQUEST = re.compile(r"\s{2,12}HTTPServerRequest\(")
 """A notebook's server shows the request that failed before its traceback."""
 
 
 def is_handled_traceback(head: str, before: Reversible[str]) -> bool:
-    """Whether the traceback that begins with the line `head` is indented below a logger's warning or note, or below the word that it goes on: the program handled it.
+    """Whether the traceback that begins with the line `head` is indented below a logger's warning or note, : the program handled it.
 
     Blanks that belong to a progress bar in front of the traceback are no indentation.
     """
     if not _INDENTED_HEAD.match(head):
-        return (last := next(iter(reversed(before)), "")) != "" and _GOES_ON.search(last) is not None
+        return False
     above = next((line for line in islice(reversed(before), 2) if not _REQUEST.match(line)), "")
     return _WARNS.match(above) is not None
 

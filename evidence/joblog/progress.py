@@ -293,12 +293,11 @@ def made_up_for(error: str, text: str) -> bool:
 
 _SUCCEEDED = re.compile(
     r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
-    r"|\b(?:[Bb]enchmark run|[Ww]orkflow|[Pp]ipeline|[Aa]ll (?:tasks|jobs|steps|stages|runs)) (?:(?:has|have|was|were) )?(?:finished|completed|ended) successfully\b(?! (?:before|if|only)|,? but)"
 )
 
 
 def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) reports that its workers ended well, or a workflow that all of it did."""
+    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well."""
     return _SUCCEEDED.search(text) is not None
 
 

@@ -378,7 +378,7 @@ class JobLogReader:
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
         self._give_up()
-        if not self._tail.is_page():
+        if not self._tail.is_of_page(self._trailing.line):
             self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._candidates.add(python.cut_off(self._cut_off[1]))

@@ -98,12 +98,24 @@ _SUMMARY = re.compile(
     r"|User/Group: [\w.-]{1,64}/[\w.-]{1,64}$"
 )
 """The heading of a site's account of the job, which its epilogue appends to the output; seff's begins with the job's owner."""
+_FIELD = re.compile(
+    r"\s{0,60}(?:[\w/()%.&,#+-]{1,24} ){0,4}[\w/()%.&,#+-]{0,24}(?i:job|jobs|user|group|account|queue|partition|nodes?|nodelist|cores?|cpus?|gpus?|mem|memory|vmem|wall|walltime|cput?|state|exit|limits?|resources?|efficiency|started|ended|start|end|submitted|submit|session|executed|execution|cluster|project|time|hosts?|tasks?|utili[sz]ed|requested|used|directory|dir|energy|status|date|id|name)\b[\w ()/%.-]{0,24}\s{0,24}[:=](?!:)(?:\s|$|\S{1,80}$)"
+)
 _OF_SUMMARY = re.compile(
-    r"\s*$|[\s=~#*_-]{3,140}$|[\s=~#*-]{0,80}End (?:of )?(?i:(?:PBS|Slurm|job) )?(?i:epilog)|(?![^:]{0,40}(?i:error|exception|fatal|traceback|fail|warning(?!: Efficiency)))\s{0,60}[A-Z#(][\w /()%.&,#+-]{0,48}\s?:(?!:)(?:\s|$)"
-    r"|\t\S|\s{2,60}\S|\S{1,253}$|\d{1,12}\S{0,30}\s{2,30}\S"
+    r"\s*$|[\s=~#*_-]{3,140}$|[\s=~#*-]{0,80}End (?:of )?(?i:(?:PBS|Slurm|job) )?(?i:epilog)|\t\S|\s{2,60}\S|\S{1,253}$|\d{1,12}\S{0,30}\s{2,30}\S"
+)
+_NO_ACCOUNT = re.compile(
+    r"error|exception|fatal|traceback|fail(?!ed_|ures?\s*:)|\b(?:could|cannot|can't|unable|invalid|illegal|abort\w{0,3}|denied|missing|must|not found)\b|warning(?!: efficiency)",
+    re.IGNORECASE,
 )
 """Fields, rules and tables of such an account."""
 _SUMMARY_LINES = 40
+
+
+def _is_accounted(text: str) -> bool:
+    if text.lstrip().startswith(("State:", "Exit", "Job State", "Status:")):
+        return True
+    return not _NO_ACCOUNT.search(text) and (_FIELD.match(text) or _OF_SUMMARY.match(text)) is not None
 
 
 class SiteSummary:
@@ -117,7 +129,7 @@ class SiteSummary:
         if _SUMMARY.match(text):
             self._began = line
             return True
-        if self._began and (line - self._began > _SUMMARY_LINES or not _OF_SUMMARY.match(text)):
+        if self._began and (line - self._began > _SUMMARY_LINES or not _is_accounted(text)):
             self._began = 0
         return self._began > 0
 

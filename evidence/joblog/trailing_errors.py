@@ -48,7 +48,7 @@ _NO_WORD = re.compile(
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
 _ENDED_WELL = re.compile(
-    r"\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b)",
+    r"^(?!.*(?:\b(?:not|never|cannot|without|unless|rank|process|task|worker|thread)\b|n't)).*(?:\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b))",
     re.IGNORECASE,
 )
 """A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
@@ -65,8 +65,11 @@ _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _TRACED = 12
-"""A script that traces so many commands (`set -x`) after an error has more to do than to clean up."""
-_OFTEN = 3
+_WORKS = re.compile(
+    r"\+{1,4} (?!(?:export|unset|set|echo|printf|exit|return|rm|cp|mv|date|cd|module|sync|kill|wait|sleep|trap|conda|deactivate|true|:|\[{1,2}|\w{1,60}=)(?:\s|$|=))\S"
+)
+"""A script that traces so many such commands (`set -x`) after an error has more to do than to clean up."""
+_OFTEN = 20
 """A program that went on after a complaint so often goes on after the next one in the same words."""
 _NAMES = re.compile(r"\S*[\d/]\S*")
 _STEPS = 3
@@ -242,7 +245,7 @@ class TrailingErrors:
         self._alike += text.split()[:3] == self._last.message.split()[:3]
         self._steps += progress.is_progress(text) or self._progress.after_line(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
-        self._traced += text.startswith("+")
+        self._traced += _WORKS.match(text) is not None
         word = self._last.kind in _TRAILING_KINDS
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
@@ -258,6 +261,11 @@ class TrailingErrors:
         words = _NAMES.sub("", message)[:_WORDS_CHARS]
         if words in self._outlived or len(self._outlived) < _MAX_RANKS:
             self._outlived[words] = self._outlived.get(words, 0) + 1
+
+    @property
+    def line(self) -> int:
+        """Line of the held error; 0 without one."""
+        return 0 if self._last is None else self._last.line
 
     def outlived(self, message: str) -> bool:
         """Whether the program went on so often after the complaint `message` that the next one does not end it."""

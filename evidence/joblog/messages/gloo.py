@@ -77,7 +77,7 @@ _ENFORCE = re.compile(
 _STORE_TIMEOUT = re.compile(
     r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|connect\(\) timed out\. Original timeout was (?P<old>\d{1,18}) ms|"
     r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: (?:\w{1,40}(?:\(\))? timed out|Deadline Exceeded$)|oordination service agent in error status: DEADLINE_EXCEEDED"
-    r"|Termination timeout for `[^`]{0,200}` of (?P<xla>\d{1,7}) seconds exceeded|\bThis thread has been waiting for `[^`]{0,400}` for (?P<stuck>\d{1,7}) seconds and may be stuck\b"
+    r"|Termination timeout for `[^`]{0,200}` of (?P<xla>\d{1,7}) seconds exceeded"
 )
 _STORE_BARRIER = re.compile(
     r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d{1,18}) days?, )?(?P<h>\d{1,18}):(?P<m>\d\d):(?P<s>\d\d))?"
@@ -146,7 +146,7 @@ def _unique_id(found: re.Match[str], record: Record, context: JoblogContext) -> 
 
 
 def _store_timeout(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
-    seconds = found["s"] or found["xla"] or found["stuck"]
+    seconds = found["s"] or found["xla"]
     timeout_ms = int(seconds) * 1000 if seconds else None
     if found["ms"]:
         timeout_ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
@@ -224,7 +224,6 @@ FAMILY = grammar.LogFamily(
         "Original timeout",
         "DEADLINE_EXCEEDED",
         "Termination timeout for",
-        "may be stuck",
         "timeout after",
         "Timeout waiting",
         "Timeout while",
