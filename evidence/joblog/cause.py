@@ -27,6 +27,7 @@ _HANDLED_STEPS = 2
 """So many are enough if the program itself reports that it goes on."""
 _GOES_ON_LINES = 3
 _OFTEN = 3
+_LSF_EXIT = re.compile(r"\s*Exited with exit code (?:\d{1,2}|1[01]\d|12[0-7])\.\s*")
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
 _STEPS_AFTER_END = 20
 """So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log."""
@@ -376,16 +377,16 @@ class CauseCandidates:
                 last = later
         return "" if last.message == best.message else sanitize.clean(last.message, _LAST_CHARS)
 
-    def _is_usual(self) -> bool:
-        """Whether the program handled errors of the best candidate's kind so often that it went on after the last one as well."""
-        kind = None if self.best is None else self.held[self.best].kind
-        alike = [f.detail.get("goes_on") is True for f in self.held if f.kind == kind]
-        return len(alike) >= _OFTEN and all(alike)
+    def _explains_nothing(self) -> bool:
+        """Whether the best candidate is only LSF's account of an exit, or one of errors that the program handled so often that it went on after the last as well."""
+        if (best := self.candidate) is None:
+            return False
+        alike = [f.detail.get("goes_on") is True for f in self.held if f.kind == best.kind]
+        return (len(alike) >= _OFTEN and all(alike)) or _LSF_EXIT.fullmatch(best.message) is not None
 
     def settle(self) -> list[JobFinding]:
         """Release all findings; the first call marks the first cause."""
-        if not self.settled and self._is_usual():
-            self.best = None
+        self.best = None if self._explains_nothing() else self.best
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
             detail = best.detail

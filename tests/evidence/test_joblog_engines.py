@@ -94,7 +94,7 @@ CRASHES = [
     ("_pmiu_daemon(SIGCHLD): [NID 00017] [c0-0c0s4n1] [Mon Mar  3 09:12:40 2025] PE RANK 12 exit signal Segmentation fault", "segfault"),
     ("x1002c0s3b0n1.hsn.cm: rank 3 died from signal 9", "oom_kill_suspected"),
     ("ERROR:  One or more process (first noticed rank 5) terminated with signal 7", "bus_error"),
-    ("Exited with exit code 2.", "task_exit"),
+    ("Exited with exit code 139.", "segfault"),
     ("[NID 00017] 2025-03-03 09:12:40 Apid 99: OOM killer terminated this process.", "host_oom_kill"),
     ("Error: Remote JSM server is not responding on host n17", "peer_lost"),
     ("Terminated", "process_terminated"),

@@ -427,7 +427,6 @@ FOUND = [
     ("a peer that is not there is no file", "python_consequence", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nConnectionRefusedError: [Errno 111] Connection refused"),
     ("LSF's report behind the output, with the script", "program_error", {"line": 1}, f"/bin/bash: ./train.sh: Permission denied\n{LSF}The output (if any) is above this job summary.\n"),
     ("LSF's report in front of the output", "python_exception", {"line": 32}, f"{LSF}The output (if any) follows:\n\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'lr'\n"),
-    ("LSF's report alone", "task_exit", {}, LSF),
     ("a French shell, and what the script missed then", "oom_kill_suspected", {"line": 1, "pid": 642484}, "/spool/job7/slurm_script : ligne 25 : 642484 Processus arrêté      python -u job.py\ncat: 'out_7_*.log': Aucun fichier ou dossier de ce type"),
     ("a French shell finds no command", "command_not_found", {"line": 1}, "/spool/job7/slurm_script : ligne 25 : python4 : commande introuvable"),
     ("OpenCV before exceptions", "program_error", {"line": 1}, "OpenCV ERROR: Unsupported format or combination of formats (Bad input)\n\tin function cvConvertImage, utils.cpp(573)\nTerminating the application...\n\tcalled from cvUnregisterType, cxpersistence.cpp(4933)\nTerminating the application...\nexit status 255"),

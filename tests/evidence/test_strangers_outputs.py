@@ -170,3 +170,10 @@ def test_xlas_warning_of_a_waiting_thread_is_no_cause() -> None:
     unstuck = "E xla/service/rendezvous.cc:46] Thread is unstuck! Warning above was a false-positive."
     assert cause("step 1", stuck, unstuck) == cause("step 1", stuck) == []
     assert cause("step 1", stuck, "srun: error: n7: task 1: Killed") == [("oom_kill_suspected", 3)]
+
+
+def test_lsfs_account_of_an_exit_explains_nothing() -> None:
+    """It stands for what accounting says; an error above it is the cause."""
+    report = ["-" * 60, "", "Exited with exit code 1.", "", "Resource usage summary:", "    CPU time :    1.26 sec."]
+    assert cause("reading", *report) == []
+    assert cause("reading", "Error: no mesh", *report) == [("program_error", 2)]
