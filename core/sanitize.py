@@ -17,6 +17,7 @@ _SEQUENCE = re.compile(
 )
 """A terminal's escape sequence with its parameters, which would be left as text without their escape."""
 
+
 def _named(words: str) -> str:
     """An assignment (also one of JSON) to a name with one of `words` in it, or an option, up to the value; `KeyError: x` is none."""
     return rf"""(?<![\w.-])(?![\w.-]*(?:Error|Exception)\b)(?:[\w.-]*(?:{words})[\w.-]*\\?["']?\s*[=:]+\s*|--[\w-]*(?:{words})[\w-]*\s+)"""

@@ -129,7 +129,10 @@ def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
     there = [
         s
         for s in view.sightings
-        if s.event.node == node and s.at <= view.end_at and s.cause not in lost and not s.signature.recovery
+        if s.event.node == node
+        and s.at <= view.end_at
+        and s.cause not in lost
+        and not s.signature.recovery
         # The kernel repeats an old record every day.
         and s.event.code != "fs_recorded"
     ]

@@ -735,7 +735,11 @@ def test_an_old_error_that_the_kernel_repeats_daily_is_no_cause(make, state):
     old = make.event(-30, kind="block_io", code="fs_recorded", severity=records.Severity.INFO, device="sda1")
     ended = make.attempt(exit_code=3, state=state)
     with_it, alone = make.judge(old, attempt=ended), make.judge(attempt=ended)
-    assert (with_it.cause, with_it.summary, with_it.less_likely) == (alone.cause, alone.summary, alone.less_likely)
+    assert (with_it.cause, with_it.summary, with_it.less_likely) == (
+        alone.cause,
+        alone.summary,
+        alone.less_likely,
+    )
 
 
 def test_a_file_system_that_went_read_only_convicts_no_drive(make):

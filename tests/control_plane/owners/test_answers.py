@@ -588,7 +588,9 @@ def test_what_is_kept_is_what_was_owed() -> None:
     assert not {"mailed_cause", "mailed_domain"} & body.keys()
     mailed = dataclasses.replace(owed, mailed_cause="user_error", mailed_domain="user_program")
     assert handover.of_letter(handover.message(mailed)) == mailed
-    later = dataclasses.replace(handover.message(owed), body=json.dumps(body | {"of_a_later_release": 1}).encode())
+    later = dataclasses.replace(
+        handover.message(owed), body=json.dumps(body | {"of_a_later_release": 1}).encode()
+    )
     assert handover.of_letter(later) == owed
 
 

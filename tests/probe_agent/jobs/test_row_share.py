@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_job_beyond_its_users_share_stores_no_findings_and_is_collected(
         stdout=str(tmp_path / "out"),
     )
     asyncio.run(collector.collect(ended))
-    (item,) = [i for i in queue.oldest(10) if i.lane == "allocation"]
+    (item,) = queue.batch(10, lane="allocation")
     (log,) = json.loads(item.body)["detail"]["logs"]
     assert ("used up their share" in log.get("why", ""), "tail" in log) == (used_up, not used_up)
     assert (queue.depth == 1) is used_up
