@@ -729,11 +729,10 @@ def test_a_service_that_met_its_own_limit_ended_no_job_that_was_not_killed(
     assert "main memory as a whole" not in verdict.summary
 
 
-@pytest.mark.parametrize("state", ["FAILED", "NODE_FAIL"])
-def test_an_old_error_that_the_kernel_repeats_daily_is_no_cause(make, state):
+def test_an_old_error_that_the_kernel_repeats_daily_is_no_cause(make):
     """ext4 names what it recorded, maybe years ago, once a day until somebody checks the file system."""
     old = make.event(-30, kind="block_io", code="fs_recorded", severity=records.Severity.INFO, device="sda1")
-    ended = make.attempt(exit_code=3, state=state)
+    ended = make.attempt(exit_code=3)
     with_it, alone = make.judge(old, attempt=ended), make.judge(attempt=ended)
     assert (with_it.cause, with_it.summary, with_it.less_likely) == (
         alone.cause,
