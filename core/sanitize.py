@@ -17,6 +17,20 @@ _SEQUENCE = re.compile(
 )
 """A terminal's escape sequence with its parameters, which would be left as text without their escape."""
 
+
+def _named(words: str) -> str:
+    """An assignment (also one of JSON) to a name with one of `words` in it, or an option, up to the value; `KeyError: x` is none."""
+    return rf"""(?<![\w.-])(?![\w.-]*(?:Error|Exception)\b)(?:[\w.-]*(?:{words})[\w.-]*\\?["']?\s*[=:]+\s*|--[\w-]*(?:{words})[\w-]*\s+)"""
+
+
+_SECRET = re.compile(
+    rf"({_named('SECRET|PASSW|CREDENTIAL')}|{_named('KEY(?!board|word)|TOKEN(?!iz)')}(?![\d.,_]{{1,12}}[kMGT%]?(?:[\s,;)\]}}]|$)))"
+    r"""(?:"[^"]*"?|'[^']*'?|[^\s"']\S*)""",
+    re.IGNORECASE,
+)
+_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
+_IN_HEADER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
+
 _BREAKS = "\t\n\r\u2028\u2029"
 """The last two are breaks to `str.splitlines`, and so to a mail's header."""
 
@@ -38,6 +52,15 @@ def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
         if ch in _BREAKS or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
     )
     return "".join(kept)[:limit]
+
+
+def without_secrets(text: str) -> str:
+    """`text` with `***` for what follows words such as KEY, TOKEN, SECRET and PASSWORD, and for credentials in headers and URLs.
+
+    A plain number after KEY or TOKEN is a count (`max_tokens=4096`) and stays.
+    """
+    text = _IN_HEADER.sub(r"\1 ***", _IN_URL.sub("***@", text))
+    return _SECRET.sub(r"\1***", text)
 
 
 def clean_all(value: Any) -> Any:

@@ -267,6 +267,10 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
+LAST_LINE = " Its last line: "
+"""Begins, in a verdict's summary, the program's last line, where nothing names a reason."""
+
+
 BY_SIGNAL = 128
 """A shell ends with this number and that of the signal that ended its command."""
 

@@ -14,6 +14,11 @@ _IN_A_ROW = re.compile(rf"[,|;\t]\s?\"?{_WRITER.pattern}\"?\s?[,|;\t]")
 _ROW_CHARS = 300
 """The fields in front of the message are short."""
 _WORD = re.compile(r"[\w.:@/+-]{0,80}")
+_ASIDE = re.compile(
+    r"[\d.:/+-]*|emerg|alert|crit(?:ical)?|err(?:or)?|warn(?:ing)?|notice|info|debug", re.IGNORECASE
+)
+"""A number, an address, a level or nothing: no name of a writer or a host."""
+_MOST_NAMES = 2
 _KIBANA = re.compile(r"([A-Z][a-z]{2} \d{1,2}), (\d{4}) @ ")
 """Kibana's form of a date."""
 _STREAM_LABELS = ("labels", "stream", "fields")
@@ -58,9 +63,10 @@ def as_text(value: Any) -> str | None:
 
 
 def kernel_row(text: str) -> tuple[str, str] | None:
-    """The date ("" without one) and the message of a row in which one of the first fields names the kernel as the writer.
+    """The date ("" without one) and the message of a row whose field of the writer names the kernel.
 
     Fields are separated by commas, bars, semicolons or tabs; the message begins with the first that is neither a date nor one word.
+    The writer is the last name before the message, and only a host's name is before it: a program may print `kernel,NVRM: …`.
     """
     if text.startswith("|") or not (found := _IN_A_ROW.search(text[:_ROW_CHARS])):
         return None
@@ -69,12 +75,14 @@ def kernel_row(text: str) -> tuple[str, str] | None:
         row = next(csv.reader([text], delimiter=mark, skipinitialspace=True), [])
     except csv.Error:
         return None
-    date, by_kernel = "", False
+    date, names = "", list[str]()
     for index, cell in enumerate(row):
         field = _KIBANA.sub(r"\1 \2 ", cell.strip())
         if field and dates.looks_like(field):
             date = field
         elif not _WORD.fullmatch(field):
+            by_kernel = names and len(names) <= _MOST_NAMES and _WRITER.fullmatch(names[-1])
             return (date, mark.join(row[index:]).strip()) if by_kernel else None
-        by_kernel = by_kernel or _WRITER.fullmatch(field) is not None
+        elif not _ASIDE.fullmatch(field):
+            names.append(field)
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import records, sanitize
+from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.db import store
 
@@ -24,7 +24,8 @@ def complete(
 ) -> list[records.Verdict]:
     """The verdicts with `log_read`; that on a program that failed for a reason that nothing names ends with its last line, too.
 
-    That line often says why, in words that no reader of logs can know. It is quoted and not called the cause.
+    That line often says why, in words that no reader of logs can know. It is quoted and not called the cause. Others than its owner
+    may read a verdict: what looks like a secret is taken out.
     `events`: the evidence of these verdicts.
     """
     by_cluster: dict[str, list[records.Verdict]] = defaultdict(list)
@@ -53,7 +54,7 @@ def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.Hea
 
 def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     last = _last_line(row["logs"]) if isinstance(row["logs"], list) else ""
-    quoted = f" Its last line: {last}" if last and last not in verdict.summary else ""
+    quoted = f"{vocabulary.LAST_LINE}{last}" if last and last not in verdict.summary else ""
     # A copy of a judged verdict needs no second check.
     return records.of_checked(
         records.Verdict,
@@ -66,7 +67,7 @@ def _last_line(logs: list[Any]) -> str:
         (log for log in logs if isinstance(log, Mapping)), key=lambda log: log.get("stream") != "stderr"
     )
     last = next((line for file in files if (line := slurm_lines.last_of_program(_tail(file)))), "")
-    return sanitize.clean(last, _LINE_CHARS)
+    return sanitize.without_secrets(sanitize.clean(last))[:_LINE_CHARS]
 
 
 def _tail(file: Mapping[str, Any]) -> list[str]:

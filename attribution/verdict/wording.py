@@ -129,7 +129,12 @@ def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
     there = [
         s
         for s in view.sightings
-        if s.event.node == node and s.at <= view.end_at and s.cause not in lost and not s.signature.recovery
+        if s.event.node == node
+        and s.at <= view.end_at
+        and s.cause not in lost
+        and not s.signature.recovery
+        # The kernel repeats an old record every day.
+        and s.event.code != "fs_recorded"
     ]
     # Of what came before the start, only a fault that lasts was there when the node went away.
     if shown := [s for s in there if s.when is not evidence_view.EventPhase.BEFORE_START or claims.weigh(s)]:

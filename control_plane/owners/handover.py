@@ -17,6 +17,7 @@ from probing_cluster.reports.sending import headers
 KIND = "owed"
 MOST_CHARS = 1000
 _REQUEUED = "Requeued"
+_NEW = ("mailed_cause", "mailed_domain")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,8 @@ def take_back(config: settings.Settings, key: str, now: datetime) -> None:
 def message(owed: OwedMail) -> queue.QueuedMessage:
     """An owed mail as it is kept."""
     row = dataclasses.asdict(owed) | {"at": owed.at.isoformat()}
+    # A release before these fields, to which a site may go back, reads a letter without them.
+    row = {k: v for k, v in row.items() if v or k not in _NEW}
     body = json.dumps(row).encode("ascii")
     return queue.QueuedMessage(
         key=owed.key, kind=KIND, body=body, recipients=(owed.recipient,), made_at=owed.at
@@ -79,9 +82,10 @@ def message(owed: OwedMail) -> queue.QueuedMessage:
 
 
 def of_letter(kept: queue.QueuedMessage) -> OwedMail:
-    """The owed mail that was kept."""
+    """The owed mail that was kept; what a later release wrote beside it is ignored."""
     row = json.loads(kept.body)
-    return OwedMail(**row | {"at": datetime.fromisoformat(row["at"])})
+    known = {field.name for field in dataclasses.fields(OwedMail)}
+    return OwedMail(**{k: row[k] for k in known & row.keys()} | {"at": datetime.fromisoformat(row["at"])})
 
 
 def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:

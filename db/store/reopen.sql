@@ -64,8 +64,8 @@ WITH taken AS (
     FROM pg_inherits i
     JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'probing.health_event'::regclass AND c.relname ~ '^health_event_[0-9]{4}_[0-9]{2}$'
-), hit AS (
-    SELECT DISTINCT a.cluster, a.job_id, a.submit_at
+), concerned AS (
+    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, v.window_start_at, v.evidence
     FROM evidence_span t
     JOIN judged_attempts_nearby a
       ON a.node = t.node
@@ -75,17 +75,21 @@ WITH taken AS (
       ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
     WHERE coalesce(v.window_start_at, a.end_at - interval '10 minutes') - interval '7 days' <= t.last_at
       AND coalesce(v.window_end_at, a.end_at + interval '5 minutes') >= t.first_at
-      AND (coalesce(v.window_start_at, a.end_at - interval '10 minutes') - interval '7 days' >= (SELECT since FROM kept)
-           OR NOT EXISTS (SELECT FROM unnest(v.evidence) AS g(event_id)
-                          WHERE NOT EXISTS (SELECT FROM probing.event_key k
-                                            JOIN probing.health_event e ON e.at = k.at AND e.event_id = k.event_id AND e.cluster = v.cluster
-                                            WHERE k.event_id = g.event_id)))
-    UNION
-    SELECT a.cluster, a.job_id, a.submit_at
+    UNION ALL
+    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, v.window_start_at, v.evidence
     FROM taken t
     JOIN probing.job_attempt a
       ON a.cluster = t.cluster AND a.job_id = t.job_id AND a.end_at = t.last_at AND a.judged_at IS NOT NULL
-    WHERE a.end_at - interval '8 days' >= (SELECT since FROM kept)
+    LEFT JOIN probing.verdict v
+      ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
+), hit AS (
+    SELECT DISTINCT c.cluster, c.job_id, c.submit_at
+    FROM concerned c
+    WHERE coalesce(c.window_start_at, c.end_at - interval '10 minutes') - interval '7 days' >= (SELECT since FROM kept)
+       OR NOT EXISTS (SELECT FROM unnest(c.evidence) AS g(event_id)
+                      WHERE NOT EXISTS (SELECT FROM probing.event_key k
+                                        JOIN probing.health_event e ON e.at = k.at AND e.event_id = k.event_id AND e.cluster = c.cluster
+                                        WHERE k.event_id = g.event_id))
 ), reopened AS (
     UPDATE probing.job_attempt a SET judged_at = NULL
     FROM hit h

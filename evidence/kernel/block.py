@@ -21,6 +21,12 @@ FACTS = {
     ),
     ("block_io", "remount_ro"): fact(HIGH, _BOTH, "A file system went read-only after errors.", _FS),
     ("block_io", "fs_error"): fact(LOW, _BOTH, "A local file system found itself damaged.", _FS),
+    ("block_io", "fs_recorded"): fact(
+        INFO,
+        _BOTH,
+        "A file system recorded an error once, maybe years ago, and was not checked since.",
+        "Nothing for the job; check the file system when the node is free.",
+    ),
     ("block_io", "fs_shutdown"): fact(HIGH, _BOTH, "A local file system shut itself down after errors.", _FS),
     ("block_io", "data_loss"): fact(
         LOW, _BOTH, "A file system could not write data it had promised to keep.", _FS
@@ -228,9 +234,15 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     (
+        "fs_recorded",
+        re.compile(
+            rf"EXT[234]-fs \({_DEV}\): (?:warning: mounting fs with errors|error count since last fsck: [1-9]|(?:initial|last) error at time \d)"
+        ),
+    ),
+    (
         "fs_error",
         re.compile(
-            rf"EXT[234]-fs \({_DEV}\): (?:warning: mounting fs with errors|error count since last fsck: [1-9]|(?:initial|last) error at time \d|(?:error: )?(?:unable to read superblock|can't read group descriptor|failed to initialize mballoc)|(?:ext4_check_descriptors: .{{0,80}})?group descriptors corrupted|get root inode failed)"
+            rf"EXT[234]-fs \({_DEV}\): (?:(?:error: )?(?:unable to read superblock|can't read group descriptor|failed to initialize mballoc)|(?:ext4_check_descriptors: .{{0,80}})?group descriptors corrupted|get root inode failed)"
             rf"|XFS \({_DEV.replace('device', 'volume')}\): (?:log mount(?:/recovery)? failed|log mount finish failed|Failed to recover|[Ff]ailed to read root inode|Unmount and run xfs_repair)"
         ),
     ),

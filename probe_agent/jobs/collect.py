@@ -108,10 +108,11 @@ class Collector:
             if kept is None:
                 why = "its user's jobs have used up their share of the node's rows of this hour"
                 self._watch.failed(NAME, f"job {job.job_id}: not stored, {why}", state="ok")
+                shown = output_files.not_stored(shown, why)
             # Before the tables are kept: a file server that is slow to take them delays no evidence.
             self._intake.take(
                 kept or (),
-                rows=[job.logs_item(self._identity, shown)] if ended and shown and kept is not None else (),
+                rows=[job.logs_item(self._identity, shown)] if ended and shown else (),
             )
             if not ended:
                 return

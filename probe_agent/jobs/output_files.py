@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,11 @@ def row(stream: str, path: str, job: jobs.NodeJob, answer: Mapping[str, Any]) ->
     if answer.get("note"):
         shown["note"] = sanitize.clean(str(answer["note"]), 200)
     return shown
+
+
+def not_stored(shown: Sequence[Mapping[str, Any]], why: str) -> list[dict[str, Any]]:
+    """The report's rows of these files without their lines: who waits for the output learns that none will come."""
+    return [{"stream": row["stream"], "path": row["path"], "why": f"not stored: {why}"} for row in shown]
 
 
 def _missing(stream: str, job: jobs.NodeJob, why: str) -> dict[str, Any]:

@@ -181,6 +181,11 @@ def test_words_of_single_programs(lines: tuple[str, ...], cause: tuple[str, int]
     assert first("start", *lines) == [(cause[0], cause[1] + 1)]
 
 
+def test_a_number_that_is_no_signal_ended_nothing() -> None:
+    """Linux has 64."""
+    assert first("start", "Command terminated by signal 99") == []
+
+
 @pytest.mark.parametrize(
     "text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"]
 )

@@ -108,11 +108,26 @@ def test_the_message_is_what_remains(stack: str) -> None:
         '"May 1, 2024 @ 10:00:00.123",n1,kernel,"' + MESSAGE + '"',
         "n1|kern.err|1714557600.000001|" + MESSAGE,
         "2024-05-01T10:00:00Z;n1;kernel;" + MESSAGE,
+        '7,2024-05-01T10:00:00Z,10.0.0.7,n1,kernel,err,,"' + MESSAGE + '"',
     ],
 )
 def test_wrapped_messages_are_unwrapped(line: str) -> None:
     """JSON of journald and docker, logfmt and rsyslog's repetition give the message."""
     assert prefixes.parse(line).message == MESSAGE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2024-05-01T10:00:00Z,n1,myprog,kernel,NVRM: Xid (PCI:0000:3b:00): 79, gone",
+        '2024-05-01T10:00:00Z,n1,myprog,"kernel,NVRM: Xid (PCI:0000:3b:00): 79, gone"',
+        "2024-05-01T10:00:00Z,kernel,myprog,NVRM: Xid (PCI:0000:3b:00): 79, gone",
+        "2024-05-01T10:00:00Z|n1|kern|err|myprog|NVRM: Xid (PCI:0000:3b:00): 79, gone",
+    ],
+)
+def test_a_program_of_a_log_store_is_not_the_kernel_by_what_it_prints(line: str) -> None:
+    """Nor by a host of that name, or a facility that it chose."""
+    assert not prefixes.parse(line).is_kernel
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,17 @@
 -- What the agent of an attempt's first node, where its batch script runs, reported of its output.
 -- Inputs   :cluster; :job_ids, :submits, :by_exit  parallel arrays: the attempts, and whether only the exit explains the end.
--- Output   job_id, submit_at, is_read (whether its output was reported), logs (that report, of a FAILED attempt that only its exit explains; else
---          null). An attempt without a Prolog of that node on record has no row, nor has a later component of a heterogeneous job, which has
---          no file of its own.
+-- Output   job_id, submit_at, is_read (whether lines of its output were reported; false = no report yet, or one that names files by a guess and
+--          comes again once accounting has the array's numbers; null = reported that it cannot be read), logs (that report, of a FAILED
+--          attempt that only its exit explains; else null). An attempt without a Prolog of that node on record has no row, nor has a later
+--          component of a heterogeneous job, which has no file of its own.
 -- The Prolog's row as assign_rows.in_life finds it. OFFSET 0: each attempt is looked up by itself.
-SELECT a.job_id, a.submit_at, l.detail ? 'logs' AS is_read, CASE WHEN g.by_exit AND a.state = 'FAILED' THEN l.detail -> 'logs' END AS logs
+SELECT a.job_id, a.submit_at,
+       CASE WHEN NOT l.detail ? 'logs'
+                 OR (l.detail -> 'ids_known' IS DISTINCT FROM 'true' AND jsonb_path_exists(l.detail, '$.logs[*].unnamed ? (@ == true)'))
+            THEN false
+            WHEN jsonb_path_exists(l.detail, '$.logs[*].tail') THEN true
+       END AS is_read,
+       CASE WHEN g.by_exit AND a.state = 'FAILED' THEN l.detail -> 'logs' END AS logs
 FROM unnest(CAST(:job_ids AS bigint[]), CAST(:submits AS timestamptz[]), CAST(:by_exit AS boolean[])) AS g(job_id, submit_at, by_exit)
 JOIN probing.job_attempt a ON a.cluster = :cluster AND a.job_id = g.job_id AND a.submit_at = g.submit_at
 CROSS JOIN LATERAL (

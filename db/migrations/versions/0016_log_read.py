@@ -12,6 +12,8 @@ depends_on = None
 
 
 def upgrade() -> None:
+    # Before the columns: building it keeps only the service's writes to its own table waiting, the columns keep all agents waiting.
+    op.create_index("job_dependency_job", "job_dependency", ["job_id"], unique=False, schema="probing")
     op.add_column(
         "verdict",
         sa.Column(
@@ -32,7 +34,6 @@ def upgrade() -> None:
         ),
         schema="probing",
     )
-    op.create_index("job_dependency_job", "job_dependency", ["job_id"], unique=False, schema="probing")
 
 
 def downgrade() -> None:

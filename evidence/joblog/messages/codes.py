@@ -50,7 +50,7 @@ _PADDLE = re.compile(
 )
 """Paddle's handler of signals."""
 _PADDLE_SIGNALS = {"Segmentation fault": 11, "Process abort signal": 6, "Access to an undefined portion of a memory object": 7, "Termination signal": 15}  # fmt: skip
-_TIMED = re.compile(r"Command terminated by signal (?P<signal>\d{1,2})$")
+_TIMED = re.compile(r"Command terminated by signal (?P<signal>[1-9]|[1-5]\d|6[0-4])$")
 """GNU time's message about the program that it ran."""
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d{0,17} FAILED")
 """nccl-tests checks what its collectives compute."""

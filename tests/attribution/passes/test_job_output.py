@@ -154,8 +154,8 @@ def test_a_reading_concerns_only_its_own_start(
         ({"stdout": ["epoch 3"], "stderr": [EXITED, "-----"]}, {}, None, "epoch 3"),
         ({"stdout": ["epoch 3", EXITED]}, {}, "task_exit", "epoch 3"),
         ({"stdout": ["a\u202e\x1b[31mb" + "c" * 500]}, {}, None, "ab" + "c" * 238),
+        ({"stdout": ["export WANDB_API_KEY=0123456789abcdef"]}, {}, None, "export WANDB_API_KEY=***"),
         ({"stdout": [EXITED, ""]}, {}, None, ""),
-        ({}, {}, None, ""),
         ({"stdout": ["epoch 3"]}, {"state": "TIMEOUT", "exit_code": 0}, None, ""),
         ({"stdout": ["epoch 3", "KeyError: 'lr'"]}, {}, "python_exception", ""),
     ],
@@ -192,6 +192,54 @@ def test_rows_of_an_agent_that_are_no_logs_spoil_no_verdict(
     report(detail={"logs": ["x", None, {"tail": "no list"}, {"tail": [None, {"a": 1}], "stream": 7}]})
     store.upsert_attempts([make.attempt()])
     judge()
+    assert the_verdict(store).log_read
+
+
+@pytest.mark.parametrize(
+    ("logs", "over", "is_read"),
+    [
+        ([{"stream": "stdout", "path": "/w/o", "why": "its reader did not answer"}], {}, None),
+        ([{"stream": "stdout", "path": "/dev/null", "why": "the job sends it to /dev/null"}], {}, None),
+        ([{"stream": "stdout", "path": "s-%A_%a.out", "why": "not known", "unnamed": True}], {}, False),
+        ([{"path": "/w/o", "why": "x", "unnamed": True}, {"path": "/w/e", "tail": ["a"]}], {}, False),
+        ([{"path": "s-%N.out", "why": "not known", "unnamed": True}], {"ids_known": True}, None),
+        ([{"path": "/w/o", "why": "x"}, {"path": "/w/e", "tail": []}], {}, True),
+    ],
+)
+def test_what_no_agent_could_read_is_not_called_read(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    logs: list[Any],
+    over: dict[str, Any],
+    *,
+    is_read: bool | None,
+) -> None:
+    """Null where nothing will be read; false where the files are asked for again once an array's numbers are known."""
+    for node in ("n1", "n2"):
+        report(node=node)
+    report(detail={"logs": logs} | over)
+    store.upsert_attempts([make.attempt()])
+    judge()
+    assert the_verdict(store).log_read is is_read
+    report(detail={"logs": [{"stream": "stdout", "path": "/w/o", "tail": [LINE]}], "ids_known": True})
+    assert judge() == 1
+    assert the_verdict(store).log_read
+
+
+def test_output_of_a_databases_first_days_reopens_its_attempt(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Its oldest month of events began less than the window before the end; no evidence of the verdict was dropped."""
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("SELECT probing.make_month(:day)"), {"day": make.end.date()})
+    for node in ("n1", "n2"):
+        report(node=node)
+    store.upsert_attempts([make.attempt()])
+    judge()
+    report({"stdout": [LINE]})
+    assert judge() == 1
     assert the_verdict(store).log_read
 
 

@@ -729,6 +729,18 @@ def test_a_service_that_met_its_own_limit_ended_no_job_that_was_not_killed(
     assert "main memory as a whole" not in verdict.summary
 
 
+def test_an_old_error_that_the_kernel_repeats_daily_is_no_cause(make):
+    """ext4 names what it recorded, maybe years ago, once a day until somebody checks the file system."""
+    old = make.event(-30, kind="block_io", code="fs_recorded", severity=records.Severity.INFO, device="sda1")
+    ended = make.attempt(exit_code=3)
+    with_it, alone = make.judge(old, attempt=ended), make.judge(attempt=ended)
+    assert (with_it.cause, with_it.summary, with_it.less_likely) == (
+        alone.cause,
+        alone.summary,
+        alone.less_likely,
+    )
+
+
 def test_a_file_system_that_went_read_only_convicts_no_drive(make):
     damaged = make.event(2, kind="block_io", code="remount_ro", device="nvme0n1p2")
     verdict = make.judge(damaged, attempt=make.attempt())

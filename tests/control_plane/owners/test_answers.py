@@ -584,7 +584,14 @@ def test_what_is_kept_is_what_was_owed() -> None:
     """Through the file and back."""
     owed = handover.read(request(), "c", fakes.NOW)
     assert handover.of_letter(handover.message(owed)) == owed
-    json.loads(handover.message(owed).body)
+    body = json.loads(handover.message(owed).body)
+    assert not {"mailed_cause", "mailed_domain"} & body.keys()
+    mailed = dataclasses.replace(owed, mailed_cause="user_error", mailed_domain="user_program")
+    assert handover.of_letter(handover.message(mailed)) == mailed
+    later = dataclasses.replace(
+        handover.message(owed), body=json.dumps(body | {"of_a_later_release": 1}).encode()
+    )
+    assert handover.of_letter(later) == owed
 
 
 def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: mail_server.Box) -> None:

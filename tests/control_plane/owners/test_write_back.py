@@ -64,6 +64,11 @@ def test_a_full_field_is_left_alone() -> None:
     assert write_back.appended("x" * 3990, [verdict()]) is None
 
 
+def test_a_line_of_the_program_is_not_shown_to_everybody() -> None:
+    """Any user may read the field; the owner has the line in the report."""
+    assert write_back.line(verdict(summary="GPU 3 fell off the bus. Its last line: mine alone")) == LINE
+
+
 def test_nothing_of_a_summary_breaks_the_line() -> None:
     """Quotes (which accounting turns into others), separators and breaks are taken out."""
     line = write_back.line(verdict(summary='it\'s `x` | "y"; z\n\x1b[1m', device="a;b"))

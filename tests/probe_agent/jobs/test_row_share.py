@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -85,10 +86,10 @@ def test_rows_of_running_and_of_ended_jobs_are_of_one_share() -> None:
 
 
 @pytest.mark.parametrize("used_up", [False, True])
-def test_a_job_beyond_its_users_share_stores_nothing_and_is_collected(
+def test_a_job_beyond_its_users_share_stores_no_findings_and_is_collected(
     node_identity: identity.Identity, queue: spool.Spool, tmp_path: Path, *, used_up: bool
 ) -> None:
-    """The agent names it; another user's job is none the worse."""
+    """The agent names it, and so does the job's row: no mail waits for its output. Another user's job is none the worse."""
     watch = self_watch.SelfWatch()
     book = jobs.JobBook("b")
     collector = collect.Collector(
@@ -113,5 +114,8 @@ def test_a_job_beyond_its_users_share_stores_nothing_and_is_collected(
         stdout=str(tmp_path / "out"),
     )
     asyncio.run(collector.collect(ended))
-    assert (queue.depth == 0) is used_up
+    (item,) = queue.batch(10, lane="allocation")
+    (log,) = json.loads(item.body)["detail"]["logs"]
+    assert ("used up their share" in log.get("why", ""), "tail" in log) == (used_up, not used_up)
+    assert (queue.depth == 1) is used_up
     assert ("used up their share" in str(vars(watch))) is used_up
