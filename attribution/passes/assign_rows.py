@@ -51,6 +51,10 @@ def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
     return min(starts) - co_residency.NEAR, max(ends) + co_residency.NEAR
 
 
+_WHOLE_SECONDS = timedelta(seconds=1)
+"""Slurm cuts its times to whole seconds: a job that ends in its first second has a Prolog after its end."""
+
+
 def in_life(
     attempt: records.JobAttempt, found: Iterable[records.JobAllocation]
 ) -> tuple[records.JobAllocation, ...]:
@@ -59,7 +63,7 @@ def in_life(
     assert attempt.start_at is not None
     last: dict[str, records.JobAllocation] = {}
     for row in sorted(found, key=lambda r: (r.at, r.node)):
-        if attempt.start_at - timedelta(seconds=60) <= row.at <= attempt.end_at:
+        if attempt.start_at - timedelta(seconds=60) <= row.at < attempt.end_at + _WHOLE_SECONDS:
             last[row.node] = row
     return tuple(last.values())
 

@@ -174,6 +174,13 @@ def test_xlas_warning_of_a_waiting_thread_is_no_cause() -> None:
 
 def test_lsfs_account_of_an_exit_explains_nothing() -> None:
     """It stands for what accounting says; an error above it is the cause."""
-    report = ["-" * 60, "", "Exited with exit code 1.", "", "Resource usage summary:", "    CPU time :    1.26 sec."]
+    report = [
+        "-" * 60,
+        "",
+        "Exited with exit code 1.",
+        "",
+        "Resource usage summary:",
+        "    CPU time :    1.26 sec.",
+    ]
     assert cause("reading", *report) == []
     assert cause("reading", "Error: no mesh", *report) == [("program_error", 2)]

@@ -124,6 +124,18 @@ def test_output_that_is_read_while_its_attempt_is_judged_is_in_the_next_verdict(
     assert the_verdict(store).summary.endswith(LINE)
 
 
+def test_a_job_that_ends_in_its_first_second_has_its_output(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Slurm cuts its times to whole seconds, so the Prolog's time is behind the end."""
+    report({"stdout": [LINE]}, at=make.end + timedelta(milliseconds=370))
+    store.upsert_attempts([make.attempt(start_at=make.end)])
+    judge()
+    found = the_verdict(store)
+    assert found.log_read is True
+    assert LINE in found.summary
+
+
 def test_a_reading_concerns_only_its_own_start(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:
