@@ -14,7 +14,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.control_plane.policy import restart, restart_loop, view
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, model, query, rows
 from probing_cluster.reports.sending import job_mail
@@ -27,6 +27,10 @@ select run_key, max(end_at) as end_at from probing.run_account
 where run_key = any(:keys) and cluster = :cluster
 group by run_key
 """
+_NEVER_STARTED = """
+select distinct job_id from probing.health_event
+where cluster = :cluster and job_id = any(:jobs) and kind = :kind and node = '' and observed_at >= :since
+"""
 _LOST = "node_lost"
 _LOOP_KNOWN = timedelta(seconds=5)
 """How long after its verdict it is known whether a start belongs to a restart loop."""
@@ -36,6 +40,8 @@ _CORRECTIONS = 20
 """Most corrections to one recipient in an hour: what ends many jobs at once may keep all their outputs from being read in time."""
 _NO_OUTPUT = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 """States in which the node that could read the output is mostly gone."""
+_JUST = timedelta(hours=1)
+"""An end that was read earlier than this before its mail was owed is of an earlier job of the same number."""
 _ASIDE = timedelta(hours=1)
 """A verdict that is given anew may be younger than the decision that rested on the one before."""
 
@@ -105,6 +111,8 @@ class _JobFacts:
     """Job to when that was decided last."""
     unwitnessed: Collection[tuple[int, datetime]] = frozenset()
     """Attempts of which only Slurm says that a node was lost: its agent's silence, its next beats or a person's note decide within a minute."""
+    never_started: Collection[int] = frozenset()
+    """Jobs that ended while they waited: there is nothing to judge."""
 
     def of(self, owed: handover.OwedMail) -> Sequence[records.JobAttempt]:
         """The attempts that the mail is about: of an array every task, else one."""
@@ -117,7 +125,9 @@ class _JobFacts:
     def ready(self, owed: handover.OwedMail, now: datetime, config: settings.ServiceSettings) -> bool:
         """Whether everything that will be judged has been, its restart decided, and its cost counted (for which less patience is due)."""
         found = self.of(owed)
-        if not found or not all(a.end_at is not None and self.is_judged(a) for a in found):
+        if not found:
+            return owed.job_id in self.never_started
+        if not all(a.end_at is not None and self.is_judged(a) for a in found):
             return False
         may_wait = now - owed.at < timedelta(seconds=config.mail_wait_s)
         if may_wait and any(map(self.awaits_output, found)):
@@ -181,8 +191,27 @@ def _read(service: context.Context, wanted: Sequence[handover.OwedMail]) -> _Job
         accounted={row["run_key"]: row["end_at"] for row in accounts},
         awaiting=_awaiting(service, verdicts),
         decided_at=_decided_at(service, verdicts),
+        never_started=_never_started(service, wanted, by_job),
         unwitnessed={(v.job_id, v.submit_at) for v in verdicts if v.cause == _LOST and not v.evidence},
     )
+
+
+def _never_started(
+    service: context.Context,
+    wanted: Sequence[handover.OwedMail],
+    by_job: Mapping[int, Sequence[records.JobAttempt]],
+) -> set[int]:
+    """Of the jobs without such a start those that ended while they waited."""
+    missing = [o for o in wanted if not by_job.get(o.job_id) or o.restart_count]
+    if not missing:
+        return set()
+    given = {
+        "cluster": service.config.cluster.name,
+        "jobs": sorted({o.job_id for o in missing}),
+        "kind": vocabulary.NEVER_STARTED,
+        "since": min(o.at for o in missing) - _JUST,
+    }
+    return {row["job_id"] for row in service.store.rows(_NEVER_STARTED, given)}
 
 
 def _awaiting(service: context.Context, verdicts: Sequence[records.Verdict]) -> set[tuple[int, datetime]]:
@@ -226,7 +255,9 @@ def waits_for(service: context.Context, now: datetime) -> Waits:
     ended = [a for found in of_each.values() for a in found if a.end_at is not None and a.end_at <= settled]
     return Waits(
         ends_of=frozenset(
-            o.job_id for o, found in of_each.items() if not found or any(a.end_at is None for a in found)
+            o.job_id
+            for o, found in of_each.items()
+            if (not found and o.job_id not in known.never_started) or any(a.end_at is None for a in found)
         ),
         verdicts=any(not known.is_judged(a) or known.awaits_output(a) for a in ended),
         accounts=any(not known.is_counted(a) for a in ended),
@@ -252,7 +283,7 @@ def _one(
         key = _put(service, owed, None, "follows", now)
         box.update(handover.message(dataclasses.replace(owed, followed=True)))
         return [key]
-    report = _report(service, owed) if ready else None
+    report = _report(service, owed, has_started=bool(known and known.of(owed))) if ready else None
     key = _put(service, owed, report, "verdict", now)
     mailed = job_mail.verdict_of(owed.restart_count, report)
     if mailed is None or mailed.log_read is not False:
@@ -286,7 +317,7 @@ def _correct(
     # A person's verdict rests on no reading.
     if verdict is not None and verdict.log_read and is_other:
         if service.memory(_Corrections).allows(owed.recipient, now):
-            keys.append(_put(service, owed, _report(service, owed), "correction", now))
+            keys.append(_put(service, owed, _report(service, owed, has_started=True), "correction", now))
         else:
             LOG.info("a correction is left out", extra={"fields": {"key": owed.key}})
     box.done(kept)
@@ -296,7 +327,7 @@ def _correct(
 def _put(
     service: context.Context,
     owed: handover.OwedMail,
-    report: model.ReportModel | rows.ReportRows | None,
+    report: job_mail.Report | None,
     stage: str,
     now: datetime,
 ) -> str:
@@ -321,13 +352,17 @@ def _put(
     return key
 
 
-def _report(service: context.Context, owed: handover.OwedMail) -> model.ReportModel | rows.ReportRows:
-    """The job's report; of an array the rows that tell of its tasks."""
+def _report(
+    service: context.Context, owed: handover.OwedMail, *, has_started: bool
+) -> job_mail.Report | None:
+    """The job's report; of an array the rows of its tasks; of a job that ended while it waited, how."""
     ref = job_ref.JobRef(base=owed.job_id)
     with engines.translated(), service.store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
         raw.execute("set local timezone = 'UTC'")
+        if not has_started:
+            return query.never_started(raw, service.config.cluster.name, ref)
         document = query.fetch(raw, service.config.cluster.name, ref)
     found = rows.from_json(document)
     return found if owed.array else model.build(ref, found, now=service.clock.now())

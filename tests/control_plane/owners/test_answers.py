@@ -20,7 +20,7 @@ from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks.people import owners
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import bulk
 
 SUBJECT = "Slurm Job_id=7 Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
@@ -395,6 +395,85 @@ def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box
     owners.run(mailing)
     assert "array 7: 2 of 3 tasks did not complete (2 gpu off bus)" in box.message()["Subject"]
     assert "7_0" in text_of(box)
+
+
+def test_the_mail_about_a_job_that_never_started_says_why_at_once(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """There is no verdict to wait for: accounting, asked out of turn, has its end, and the queue's look the job that it waited for."""
+    now = f"{mailing.clock.now():%s}"
+    ended = {"Submit": f"{mailing.clock.now() - timedelta(minutes=20):%s}", "End": now}
+    sacct = mailing.run_slurm.inner  # type: ignore[attr-defined]
+    sacct.rows = [
+        fakes.row_never_started(7, State="CANCELLED", Reason="Dependency", **ended),
+        fakes.row_never_started(8, State="DEADLINE", **ended),
+        fakes.row_never_started(20, JobID="9_[1-3]", JobIDRaw="9", **ended),
+    ]
+    mailing.store.save_dependencies(
+        [
+            records.JobDependency(
+                cluster="c",
+                job_id=7,
+                on_job_id=6,
+                user="alice",
+                at=mailing.clock.now() - timedelta(minutes=10),
+            )
+        ]
+    )
+    attempt(mailing, job_id=6, run_key="6", account="lab")
+    environment = request()["environment"]
+    assert isinstance(environment, dict)
+    owe(mailing)
+    owe(mailing, environment={**environment, "SLURM_JOB_ID": 8})
+    array = {"SLURM_JOB_ID": 9, "SLURM_ARRAY_JOB_ID": 9}
+    owe(
+        mailing,
+        subject="Slurm Array Summary Job_id=9_* (9) Name=x Ended",
+        environment={**environment, **array},
+    )
+    owners.run(mailing)
+    owners.run(mailing)
+    texts = sorted(" ".join(text_of(box, n).split()) for n in range(len(box.mails)))
+    assert len(texts) == 3
+    assert "Job 7 never started: it was cancelled at " in texts[0]
+    assert "Slurm's reason: Dependency: " in texts[0]
+    assert "it waited for job 6, which ended FAILED (probing-report 6)." in texts[0]
+    assert "Job 8 never started: it ended DEADLINE at " in texts[1]
+    assert "Job 9_[1-3] never started: it was cancelled by its owner alice at " in texts[2]
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_a_requeued_job_that_ended_while_it_waited_again_says_so(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Its first start's verdict is not this mail's, and an earlier job's end under the same number neither."""
+    first = attempt(mailing, state="REQUEUED", restart_count=0)
+    judge(mailing, first)
+    environment = {**request()["environment"], "SLURM_JOB_RESTART_COUNT": 1}  # type: ignore[dict-item]
+    owe(mailing, environment=environment)
+    owners.run(mailing)
+    assert box.mails == []
+    later(mailing, 5)
+    now = f"{mailing.clock.now():%s}"
+    mailing.run_slurm.inner.rows = [fakes.row_never_started(7, Submit=now, End=now)]  # type: ignore[attr-defined]
+    owners.run(mailing)
+    assert "Job 7, attempt 2, never started: it was cancelled by its owner alice" in " ".join(
+        text_of(box).split()
+    )
+
+
+def test_an_earlier_jobs_end_is_no_answer(mailing: context.Context, box: mail_server.Box) -> None:
+    """Slurm uses a number again."""
+    earlier = mailing.clock.now() - timedelta(days=2)
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="", at=earlier, observed_at=earlier, kind=vocabulary.NEVER_STARTED,
+        severity=records.Severity.INFO, job_id=7, source=vocabulary.ACCOUNTING, message="",
+        detail={"job": "7", "state": "CANCELLED", "user": "alice"},
+    )  # fmt: skip
+    bulk.load_events(mailing.store.connection_uri(), [event])
+    owe(mailing)
+    owners.run(mailing)
+    assert box.mails == []
 
 
 def test_foreign_words_stay_words(mailing: context.Context, box: mail_server.Box) -> None:
