@@ -21,10 +21,10 @@ LIMIT 1000
 """
 _DEPENDENCY = "Dependency"
 _INVALID_DEPENDENCY = (
-    "nobody cancelled it, so a job that it depended on ended as it must not, and Slurm took it out of the queue, as --kill-on-invalid-dep=yes "
-    "or the site's kill_invalid_depend asks; {predecessors}"
+    "a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it: "
+    "Slurm removed it, as --kill-on-invalid-dep=yes or the site's kill_invalid_depend asks. {predecessors}"
 )
-_NO_PREDECESSOR = "which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
+_NO_PREDECESSOR = "Which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
 _MOST_PREDECESSORS = 3
 _SUMMARY_CHARS = 300
 _SQL = Path(__file__).parent / "sql"
@@ -82,7 +82,7 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
         unnamed = "accounting does not say by whom" if state == "CANCELLED" and not by else ""
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
         known = pending_reasons.of(reason or "")
-        meaning = f": {known.words.format(job=ref)}" if known is not None else ""
+        meaning = f": {known.why}" if known is not None else ""
         if unnamed and (reason or "").startswith(_DEPENDENCY):
             job = {"cluster": its_cluster, "job_id": ref.base, "user": user, "account": account, "at": at}
             predecessors = _predecessors(connection, job) or _NO_PREDECESSOR.format(job=ref)
@@ -101,11 +101,11 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
 
 
 def _predecessors(connection: Connection, job: Mapping[str, Any]) -> str:
-    """`it waited for job 14, which ended FAILED: …`; empty if no look at the queue found what it waited for."""
+    """`It waited for job 14, which ended FAILED: …`; empty if no look at the queue found what it waited for."""
     rows = connection.execute(_PREDECESSORS, job).fetchall()
     words = [_predecessor(*row) for row in rows[:_MOST_PREDECESSORS]]
     more = f" and {len(rows) - len(words)} more" if len(rows) > len(words) else ""
-    return f"it waited for {'; for '.join(words)}{more}" if words else ""
+    return f"It waited for {'; for '.join(words)}{more}" if words else ""
 
 
 def _predecessor(

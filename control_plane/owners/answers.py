@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.owners import handover
+from probing_cluster.control_plane.owners import handover, never_started
 from probing_cluster.control_plane.policy import restart, restart_loop, view
-from probing_cluster.core import errors, records, settings, vocabulary
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, model, query, rows
 from probing_cluster.reports.sending import job_mail
@@ -27,21 +27,18 @@ select run_key, max(end_at) as end_at from probing.run_account
 where run_key = any(:keys) and cluster = :cluster
 group by run_key
 """
-_NEVER_STARTED = """
-select distinct job_id from probing.health_event
-where cluster = :cluster and job_id = any(:jobs) and kind = :kind and node = '' and observed_at >= :since
-"""
 _LOST = "node_lost"
 _LOOP_KNOWN = timedelta(seconds=5)
 """How long after its verdict it is known whether a start belongs to a restart loop."""
 _CORRECTABLE = timedelta(hours=1)
-"""Output that is read later than this after the job's end corrects no mail."""
+"""A verdict that is made later than this after the job's end corrects no mail."""
+_CORRECTIONS_EVERY_S = 10.0
+"""How often mails of the last hour are held against the verdicts: there may be thousands."""
 _CORRECTIONS = 20
-"""Most corrections to one recipient in an hour: what ends many jobs at once may keep all their outputs from being read in time."""
+"""Most corrections to one recipient in an hour: what ends many jobs at once may keep all their evidence from coming in time."""
+_RULES = "rules"
 _NO_OUTPUT = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 """States in which the node that could read the output is mostly gone."""
-_JUST = timedelta(hours=1)
-"""An end that was read earlier than this before its mail was owed is of an earlier job of the same number."""
 _ASIDE = timedelta(hours=1)
 """A verdict that is given anew may be younger than the decision that rested on the one before."""
 
@@ -51,7 +48,7 @@ class Waits:
     """What mails that were owed lately wait for."""
 
     ends_of: frozenset[int] = frozenset()
-    """Jobs of which accounting has not told the end."""
+    """Jobs of which accounting has not told the end, and arrays, of which it may not have told every task."""
     verdicts: bool = False
     """Whether something that has settled is not judged."""
     accounts: bool = False
@@ -75,7 +72,10 @@ class _Corrections:
 def run(service: context.Context, now: datetime) -> list[str]:
     """One pass; the keys of the mails that were put into the outbox."""
     box = handover.box(service.config)
+    now_s = service.clock.monotonic_s()
+    corrects = service.seldom("owners_corrections", _CORRECTIONS_EVERY_S, lambda: now_s) == now_s
     waiting = [(kept, handover.of_letter(kept)) for kept in box.pending()]
+    waiting = [(kept, owed) for kept, owed in waiting if corrects or not owed.mailed_cause]
     if not waiting:
         return []
     known: _JobFacts | None
@@ -111,8 +111,8 @@ class _JobFacts:
     """Job to when that was decided last."""
     unwitnessed: Collection[tuple[int, datetime]] = frozenset()
     """Attempts of which only Slurm says that a node was lost: its agent's silence, its next beats or a person's note decide within a minute."""
-    never_started: Collection[int] = frozenset()
-    """Jobs that ended while they waited: there is nothing to judge."""
+    never_started: Mapping[int, bool] = dataclasses.field(default_factory=dict)
+    """Jobs that ended while they waited, to whether it is known how what they waited for ended."""
 
     def of(self, owed: handover.OwedMail) -> Sequence[records.JobAttempt]:
         """The attempts that the mail is about: of an array every task, else one."""
@@ -124,16 +124,18 @@ class _JobFacts:
 
     def ready(self, owed: handover.OwedMail, now: datetime, config: settings.ServiceSettings) -> bool:
         """Whether everything that will be judged has been, its restart decided, and its cost counted (for which less patience is due)."""
-        found = self.of(owed)
+        found, may_wait = self.of(owed), now - owed.at < timedelta(seconds=config.mail_wait_s)
         if not found:
-            return owed.job_id in self.never_started
+            return self.never_started.get(owed.job_id, False) or (
+                not may_wait and owed.job_id in self.never_started
+            )
         if not all(a.end_at is not None and self.is_judged(a) for a in found):
             return False
-        may_wait = now - owed.at < timedelta(seconds=config.mail_wait_s)
         if may_wait and any(map(self.awaits_output, found)):
             return False
         if owed.array:
-            return True
+            # Its last tasks may not be on record yet: accounting is asked for them until then.
+            return not may_wait or now - owed.at >= timedelta(seconds=config.settle_s)
         (attempt,) = found
         if may_wait and (
             self._is_undecided(attempt) or (attempt.job_id, attempt.submit_at) in self.unwitnessed
@@ -147,6 +149,12 @@ class _JobFacts:
         """Whether its verdict was made before its output was read, and it may yet be read."""
         verdict = self.verdict_on(attempt)
         return verdict is not None and verdict.log_read is False and attempt.state not in _NO_OUTPUT
+
+    def is_final(self, attempt: records.JobAttempt, now: datetime, config: settings.ServiceSettings) -> bool:
+        """Whether its output was read, or has been waited for long enough since the verdict: there is one correction."""
+        verdict = self.verdict_on(attempt)
+        waited_s = (now - verdict.made_at).total_seconds() if verdict is not None else 0.0
+        return not self.awaits_output(attempt) or waited_s >= config.mail_wait_s
 
     def verdict_on(self, attempt: records.JobAttempt) -> records.Verdict | None:
         """Its verdict; None until it has one."""
@@ -191,27 +199,13 @@ def _read(service: context.Context, wanted: Sequence[handover.OwedMail]) -> _Job
         accounted={row["run_key"]: row["end_at"] for row in accounts},
         awaiting=_awaiting(service, verdicts),
         decided_at=_decided_at(service, verdicts),
-        never_started=_never_started(service, wanted, by_job),
+        never_started=never_started.ends(
+            service,
+            {o.job_id for o in wanted if o.job_id not in by_job or o.restart_count},
+            min(o.at for o in wanted),
+        ),
         unwitnessed={(v.job_id, v.submit_at) for v in verdicts if v.cause == _LOST and not v.evidence},
     )
-
-
-def _never_started(
-    service: context.Context,
-    wanted: Sequence[handover.OwedMail],
-    by_job: Mapping[int, Sequence[records.JobAttempt]],
-) -> set[int]:
-    """Of the jobs without such a start those that ended while they waited."""
-    missing = [o for o in wanted if not by_job.get(o.job_id) or o.restart_count]
-    if not missing:
-        return set()
-    given = {
-        "cluster": service.config.cluster.name,
-        "jobs": sorted({o.job_id for o in missing}),
-        "kind": vocabulary.NEVER_STARTED,
-        "since": min(o.at for o in missing) - _JUST,
-    }
-    return {row["job_id"] for row in service.store.rows(_NEVER_STARTED, given)}
 
 
 def _awaiting(service: context.Context, verdicts: Sequence[records.Verdict]) -> set[tuple[int, datetime]]:
@@ -257,9 +251,12 @@ def waits_for(service: context.Context, now: datetime) -> Waits:
         ends_of=frozenset(
             o.job_id
             for o, found in of_each.items()
-            if (not found and o.job_id not in known.never_started) or any(a.end_at is None for a in found)
+            if o.array
+            or (not found and o.job_id not in known.never_started)
+            or any(a.end_at is None for a in found)
         ),
-        verdicts=any(not known.is_judged(a) or known.awaits_output(a) for a in ended),
+        verdicts=any(not known.is_judged(a) or known.awaits_output(a) for a in ended)
+        or not all(known.never_started.values()),
         accounts=any(not known.is_counted(a) for a in ended),
     )
 
@@ -277,21 +274,28 @@ def _one(
         return _correct(service, box, kept, owed, known, now)
     ready = known is not None and known.ready(owed, now, service.config.service)
     waited = now - owed.at
+    report = _report(service, owed, has_started=bool(known and known.of(owed))) if ready else None
+    if isinstance(report, rows.ReportRows) and not _is_judged(report):
+        ready, report = False, None  # a task was read between the two looks
     if not ready and waited < GIVE_UP:
         if owed.followed or waited.total_seconds() < service.config.service.mail_wait_s:
             return []
         key = _put(service, owed, None, "follows", now)
         box.update(handover.message(dataclasses.replace(owed, followed=True)))
         return [key]
-    report = _report(service, owed, has_started=bool(known and known.of(owed))) if ready else None
     key = _put(service, owed, report, "verdict", now)
     mailed = job_mail.verdict_of(owed.restart_count, report)
-    if mailed is None or mailed.log_read is not False:
+    if mailed is None or mailed.author != _RULES or waited >= _CORRECTABLE:
         box.done(kept)
     else:
         after = dataclasses.replace(owed, mailed_cause=mailed.cause, mailed_domain=mailed.domain.value)
         box.update(handover.message(after))
     return [key]
+
+
+def _is_judged(array: rows.ReportRows) -> bool:
+    """Whether each task that did not complete has its cause."""
+    return all(task.cause or task.state == "COMPLETED" for task in array.siblings)
 
 
 def _correct(
@@ -302,20 +306,24 @@ def _correct(
     known: _JobFacts | None,
     now: datetime,
 ) -> list[str]:
-    """Sends one correction if the verdict that was mailed has another cause or domain now that the output has been read."""
+    """Sends one correction if the verdict, made within the hour, has another cause or domain than the mail."""
     if known is None:
         return []
     found = known.of(owed)
     verdict = known.verdict_on(found[0]) if found else None
-    if verdict is not None and verdict.log_read is False and now - owed.at < _CORRECTABLE:
+    # A person who gives a verdict tells the owner themselves.
+    is_other = (
+        verdict is not None
+        and verdict.author == _RULES
+        and verdict.made_at - owed.at < _CORRECTABLE
+        and (owed.mailed_cause, owed.mailed_domain) != (verdict.cause, verdict.domain.value)
+    )
+    if now - owed.at < _CORRECTABLE and not (
+        is_other and known.is_final(found[0], now, service.config.service)
+    ):
         return []
     keys = []
-    is_other = verdict is not None and (owed.mailed_cause, owed.mailed_domain) != (
-        verdict.cause,
-        verdict.domain.value,
-    )
-    # A person's verdict rests on no reading.
-    if verdict is not None and verdict.log_read and is_other:
+    if is_other:
         if service.memory(_Corrections).allows(owed.recipient, now):
             keys.append(_put(service, owed, _report(service, owed, has_started=True), "correction", now))
         else:

@@ -152,7 +152,7 @@ def _corrected(
 ) -> Content:
     """The correction: what the verdict was and is, its sentence, and what to do now."""
     before, after = _named(*about.mailed), _named(verdict.domain.value, verdict.cause)
-    title = f"Correction: job {report.title}: the verdict changed from {before} to {after}, now that its output has been read"
+    title = f"Correction: job {report.title}: the verdict changed from {before} to {after}"
     return _with(whole, title=title, evidence=(), cost="")
 
 
