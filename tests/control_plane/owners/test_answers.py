@@ -496,7 +496,7 @@ def test_the_mail_about_a_job_that_never_started_says_why_at_once(
     assert "Job 7 never started: it was cancelled at " in texts[0]
     assert "Slurm's reason: Dependency: " in texts[0]
     assert (
-        "It waited for job 6, which ended FAILED: user_error, likely: The program exited with code 1"
+        "It waited for job 6, which ended FAILED: user_error, possible: The program exited with code 1"
         in texts[0]
     )
     assert "Job 8 never started: it ended DEADLINE at " in texts[1]

@@ -159,17 +159,20 @@ def test_a_correction_waits_for_the_output_as_a_mail_does(
     assert handover.box(mailing.config).pending() == []
 
 
+@pytest.mark.parametrize("is_away", [False, True])
 def test_output_that_is_read_an_hour_later_corrects_nothing(
-    mailing: context.Context, box: mail_server.Box
+    mailing: context.Context, box: mail_server.Box, is_away: bool
 ) -> None:
-    """Nothing is looked for longer than that."""
+    """Nothing is looked for longer than that, nor by a service that was away meanwhile."""
     made = mailed_unread(mailing)
     later(mailing, 3600)
-    owners.run(mailing)
-    assert handover.box(mailing.config).pending() == []
+    if not is_away:
+        owners.run(mailing)
+        assert handover.box(mailing.config).pending() == []
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 1
+    assert handover.box(mailing.config).pending() == []
 
 
 def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, box: mail_server.Box) -> None:
