@@ -21,10 +21,10 @@ LIMIT 1000
 """
 _DEPENDENCY = "Dependency"
 _INVALID_DEPENDENCY = (
-    "nobody cancelled it, so a job that it depended on ended as it must not, and Slurm took it out of the queue, as --kill-on-invalid-dep=yes "
-    "or the site's kill_invalid_depend asks; {predecessors}"
+    "a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it: "
+    "Slurm removed it, as --kill-on-invalid-dep=yes or the site's kill_invalid_depend asks. {predecessors}"
 )
-_NO_PREDECESSOR = "which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
+_NO_PREDECESSOR = "Which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
 _MOST_PREDECESSORS = 3
 _SUMMARY_CHARS = 300
 _SQL = Path(__file__).parent / "sql"
@@ -34,11 +34,21 @@ _PREDECESSORS = (_SQL / "predecessors.sql").read_text(encoding="utf-8")
 
 @dataclass(frozen=True, kw_only=True)
 class NeverStarted:
-    """What became of a job that ended before it began; `words` names people."""
+    """What became of a job that ended before it began; its texts name people."""
 
-    words: str
+    job: str
+    """As Slurm writes it: 123, 123_4, 123_[5-9]."""
+    how: str
+    """`it was cancelled by bob at …, while it waited`."""
+    why: str
+    """Slurm's reason and what it means; empty where it gives none."""
     user: str
     account: str
+
+    @property
+    def words(self) -> str:
+        """All of it in one sentence."""
+        return f"job {self.job} never started: {self.how}{f' ({self.why})' if self.why else ''}"
 
 
 class Connection(Protocol):
@@ -60,36 +70,42 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
 
 
 def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> NeverStarted | None:
-    """Of a job without a start that accounting shows as over: what became of it, and by whom; else None."""
+    """Of a job without a start that accounting shows as over: what became of it, and by whom; else None. Of a whole array, of some of its tasks."""
+    is_whole = ref.plain and ref.until is None
     given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
     for written, state, by, user, account, reason, at, end_known, its_cluster in connection.execute(
         _NEVER_STARTED, given
     ).fetchall():
-        if written != str(ref) and not (ref.task is not None and _holds(written, ref.task)):
+        if written != str(ref) and not is_whole and not (ref.task is not None and _holds(written, ref.task)):
             continue
         by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
-        unnamed = " (accounting does not say by whom)" if state == "CANCELLED" and not by else ""
+        unnamed = "accounting does not say by whom" if state == "CANCELLED" and not by else ""
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
         known = pending_reasons.of(reason or "")
-        meaning = f": {known.words.format(job=ref)}" if known is not None else ""
+        meaning = f": {known.why}" if known is not None else ""
         if unnamed and (reason or "").startswith(_DEPENDENCY):
             job = {"cluster": its_cluster, "job_id": ref.base, "user": user, "account": account, "at": at}
             predecessors = _predecessors(connection, job) or _NO_PREDECESSOR.format(job=ref)
             meaning, unnamed = f": {_INVALID_DEPENDENCY.format(predecessors=predecessors)}", ""
-        why = f" (Slurm's reason: {reason}{meaning})" if reason else ""
+        why = f"Slurm's reason: {reason}{meaning}" if reason else ""
         when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
         waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"
-        words = f"job {ref} never started: it {ended}{by_words}{when}{waited}{why}{unnamed}"
-        return NeverStarted(words=words, user=user or "", account=account or "")
+        return NeverStarted(
+            job=written if is_whole else str(ref),
+            how=f"it {ended}{by_words}{when}{waited}",
+            why="; ".join(text for text in (why, unnamed) if text),
+            user=user or "",
+            account=account or "",
+        )
     return None
 
 
 def _predecessors(connection: Connection, job: Mapping[str, Any]) -> str:
-    """`it waited for job 14, which ended FAILED: …`; empty if no look at the queue found what it waited for."""
+    """`It waited for job 14, which ended FAILED: …`; empty if no look at the queue found what it waited for."""
     rows = connection.execute(_PREDECESSORS, job).fetchall()
     words = [_predecessor(*row) for row in rows[:_MOST_PREDECESSORS]]
     more = f" and {len(rows) - len(words)} more" if len(rows) > len(words) else ""
-    return f"it waited for {'; for '.join(words)}{more}" if words else ""
+    return f"It waited for {'; for '.join(words)}{more}" if words else ""
 
 
 def _predecessor(

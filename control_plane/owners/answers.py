@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.owners import handover
+from probing_cluster.control_plane.owners import handover, never_started
 from probing_cluster.control_plane.policy import restart, restart_loop, view
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import engines
@@ -31,9 +31,12 @@ _LOST = "node_lost"
 _LOOP_KNOWN = timedelta(seconds=5)
 """How long after its verdict it is known whether a start belongs to a restart loop."""
 _CORRECTABLE = timedelta(hours=1)
-"""Output that is read later than this after the job's end corrects no mail."""
+"""A verdict that is made later than this after the job's end corrects no mail."""
+_CORRECTIONS_EVERY_S = 10.0
+"""How often mails of the last hour are held against the verdicts: there may be thousands."""
 _CORRECTIONS = 20
-"""Most corrections to one recipient in an hour: what ends many jobs at once may keep all their outputs from being read in time."""
+"""Most corrections to one recipient in an hour: what ends many jobs at once may keep all their evidence from coming in time."""
+_RULES = "rules"
 _NO_OUTPUT = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 """States in which the node that could read the output is mostly gone."""
 _ASIDE = timedelta(hours=1)
@@ -45,7 +48,7 @@ class Waits:
     """What mails that were owed lately wait for."""
 
     ends_of: frozenset[int] = frozenset()
-    """Jobs of which accounting has not told the end."""
+    """Jobs of which accounting has not told the end, and arrays, of which it may not have told every task."""
     verdicts: bool = False
     """Whether something that has settled is not judged."""
     accounts: bool = False
@@ -69,7 +72,10 @@ class _Corrections:
 def run(service: context.Context, now: datetime) -> list[str]:
     """One pass; the keys of the mails that were put into the outbox."""
     box = handover.box(service.config)
+    now_s = service.clock.monotonic_s()
+    corrects = service.seldom("owners_corrections", _CORRECTIONS_EVERY_S, lambda: now_s) == now_s
     waiting = [(kept, handover.of_letter(kept)) for kept in box.pending()]
+    waiting = [(kept, owed) for kept, owed in waiting if corrects or not owed.mailed_cause]
     if not waiting:
         return []
     known: _JobFacts | None
@@ -105,6 +111,8 @@ class _JobFacts:
     """Job to when that was decided last."""
     unwitnessed: Collection[tuple[int, datetime]] = frozenset()
     """Attempts of which only Slurm says that a node was lost: its agent's silence, its next beats or a person's note decide within a minute."""
+    never_started: Mapping[int, bool] = dataclasses.field(default_factory=dict)
+    """Jobs that ended while they waited, to whether it is known how what they waited for ended."""
 
     def of(self, owed: handover.OwedMail) -> Sequence[records.JobAttempt]:
         """The attempts that the mail is about: of an array every task, else one."""
@@ -116,14 +124,18 @@ class _JobFacts:
 
     def ready(self, owed: handover.OwedMail, now: datetime, config: settings.ServiceSettings) -> bool:
         """Whether everything that will be judged has been, its restart decided, and its cost counted (for which less patience is due)."""
-        found = self.of(owed)
-        if not found or not all(a.end_at is not None and self.is_judged(a) for a in found):
+        found, may_wait = self.of(owed), now - owed.at < timedelta(seconds=config.mail_wait_s)
+        if not found:
+            return self.never_started.get(owed.job_id, False) or (
+                not may_wait and owed.job_id in self.never_started
+            )
+        if not all(a.end_at is not None and self.is_judged(a) for a in found):
             return False
-        may_wait = now - owed.at < timedelta(seconds=config.mail_wait_s)
         if may_wait and any(map(self.awaits_output, found)):
             return False
         if owed.array:
-            return True
+            # Its last tasks may not be on record yet: accounting is asked for them until then.
+            return not may_wait or now - owed.at >= timedelta(seconds=config.settle_s)
         (attempt,) = found
         if may_wait and (
             self._is_undecided(attempt) or (attempt.job_id, attempt.submit_at) in self.unwitnessed
@@ -137,6 +149,12 @@ class _JobFacts:
         """Whether its verdict was made before its output was read, and it may yet be read."""
         verdict = self.verdict_on(attempt)
         return verdict is not None and verdict.log_read is False and attempt.state not in _NO_OUTPUT
+
+    def is_final(self, attempt: records.JobAttempt, now: datetime, config: settings.ServiceSettings) -> bool:
+        """Whether its output was read, or has been waited for long enough since the verdict: there is one correction."""
+        verdict = self.verdict_on(attempt)
+        waited_s = (now - verdict.made_at).total_seconds() if verdict is not None else 0.0
+        return not self.awaits_output(attempt) or waited_s >= config.mail_wait_s
 
     def verdict_on(self, attempt: records.JobAttempt) -> records.Verdict | None:
         """Its verdict; None until it has one."""
@@ -181,6 +199,11 @@ def _read(service: context.Context, wanted: Sequence[handover.OwedMail]) -> _Job
         accounted={row["run_key"]: row["end_at"] for row in accounts},
         awaiting=_awaiting(service, verdicts),
         decided_at=_decided_at(service, verdicts),
+        never_started=never_started.ends(
+            service,
+            {o.job_id for o in wanted if o.job_id not in by_job or o.restart_count},
+            min(o.at for o in wanted),
+        ),
         unwitnessed={(v.job_id, v.submit_at) for v in verdicts if v.cause == _LOST and not v.evidence},
     )
 
@@ -226,9 +249,14 @@ def waits_for(service: context.Context, now: datetime) -> Waits:
     ended = [a for found in of_each.values() for a in found if a.end_at is not None and a.end_at <= settled]
     return Waits(
         ends_of=frozenset(
-            o.job_id for o, found in of_each.items() if not found or any(a.end_at is None for a in found)
+            o.job_id
+            for o, found in of_each.items()
+            if o.array
+            or (not found and o.job_id not in known.never_started)
+            or any(a.end_at is None for a in found)
         ),
-        verdicts=any(not known.is_judged(a) or known.awaits_output(a) for a in ended),
+        verdicts=any(not known.is_judged(a) or known.awaits_output(a) for a in ended)
+        or not all(known.never_started.values()),
         accounts=any(not known.is_counted(a) for a in ended),
     )
 
@@ -246,21 +274,28 @@ def _one(
         return _correct(service, box, kept, owed, known, now)
     ready = known is not None and known.ready(owed, now, service.config.service)
     waited = now - owed.at
+    report = _report(service, owed, has_started=bool(known and known.of(owed))) if ready else None
+    if isinstance(report, rows.ReportRows) and not _is_judged(report):
+        ready, report = False, None  # a task was read between the two looks
     if not ready and waited < GIVE_UP:
         if owed.followed or waited.total_seconds() < service.config.service.mail_wait_s:
             return []
         key = _put(service, owed, None, "follows", now)
         box.update(handover.message(dataclasses.replace(owed, followed=True)))
         return [key]
-    report = _report(service, owed) if ready else None
     key = _put(service, owed, report, "verdict", now)
     mailed = job_mail.verdict_of(owed.restart_count, report)
-    if mailed is None or mailed.log_read is not False:
+    if mailed is None or mailed.author != _RULES or waited >= _CORRECTABLE:
         box.done(kept)
     else:
         after = dataclasses.replace(owed, mailed_cause=mailed.cause, mailed_domain=mailed.domain.value)
         box.update(handover.message(after))
     return [key]
+
+
+def _is_judged(array: rows.ReportRows) -> bool:
+    """Whether each task that did not complete has its cause."""
+    return all(task.cause or task.state == "COMPLETED" for task in array.siblings)
 
 
 def _correct(
@@ -271,22 +306,26 @@ def _correct(
     known: _JobFacts | None,
     now: datetime,
 ) -> list[str]:
-    """Sends one correction if the verdict that was mailed has another cause or domain now that the output has been read."""
+    """Sends one correction if the verdict, made within the hour, has another cause or domain than the mail."""
     if known is None:
         return []
     found = known.of(owed)
     verdict = known.verdict_on(found[0]) if found else None
-    if verdict is not None and verdict.log_read is False and now - owed.at < _CORRECTABLE:
+    # A person who gives a verdict tells the owner themselves.
+    is_other = (
+        verdict is not None
+        and verdict.author == _RULES
+        and verdict.made_at - owed.at < _CORRECTABLE
+        and (owed.mailed_cause, owed.mailed_domain) != (verdict.cause, verdict.domain.value)
+    )
+    if now - owed.at < _CORRECTABLE and not (
+        is_other and known.is_final(found[0], now, service.config.service)
+    ):
         return []
     keys = []
-    is_other = verdict is not None and (owed.mailed_cause, owed.mailed_domain) != (
-        verdict.cause,
-        verdict.domain.value,
-    )
-    # A person's verdict rests on no reading.
-    if verdict is not None and verdict.log_read and is_other:
+    if is_other:
         if service.memory(_Corrections).allows(owed.recipient, now):
-            keys.append(_put(service, owed, _report(service, owed), "correction", now))
+            keys.append(_put(service, owed, _report(service, owed, has_started=True), "correction", now))
         else:
             LOG.info("a correction is left out", extra={"fields": {"key": owed.key}})
     box.done(kept)
@@ -296,7 +335,7 @@ def _correct(
 def _put(
     service: context.Context,
     owed: handover.OwedMail,
-    report: model.ReportModel | rows.ReportRows | None,
+    report: job_mail.Report | None,
     stage: str,
     now: datetime,
 ) -> str:
@@ -321,13 +360,17 @@ def _put(
     return key
 
 
-def _report(service: context.Context, owed: handover.OwedMail) -> model.ReportModel | rows.ReportRows:
-    """The job's report; of an array the rows that tell of its tasks."""
+def _report(
+    service: context.Context, owed: handover.OwedMail, *, has_started: bool
+) -> job_mail.Report | None:
+    """The job's report; of an array the rows of its tasks; of a job that ended while it waited, how."""
     ref = job_ref.JobRef(base=owed.job_id)
     with engines.translated(), service.store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
         raw.execute("set local timezone = 'UTC'")
+        if not has_started:
+            return query.never_started(raw, service.config.cluster.name, ref)
         document = query.fetch(raw, service.config.cluster.name, ref)
     found = rows.from_json(document)
     return found if owed.array else model.build(ref, found, now=service.clock.now())

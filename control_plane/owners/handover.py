@@ -41,7 +41,7 @@ class OwedMail:
     followed: bool = False
     """Whether "the verdict follows" was sent already."""
     mailed_cause: str = ""
-    """Of a mail that went out before the job's output was read: the cause that it names; only a correction may still be owed."""
+    """Of a mail that went out within the hour: the cause that it names; only a correction may still be owed."""
     mailed_domain: str = ""
     """The failure domain that it names."""
 

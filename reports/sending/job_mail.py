@@ -14,13 +14,17 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, sanitize, settings
-from probing_cluster.reports import attempt_view, model, page, phrase, rows, text
+from probing_cluster.reports import attempt_view, model, page, phrase, query, rows, text
 from probing_cluster.reports.sending import headers
 
 _WIDTH = 76
 _MOST_EVIDENCE = 5
 _MOST_TASKS = 12
 _SUBJECT_CHARS = 240
+
+
+Report = model.ReportModel | rows.ReportRows | query.NeverStarted
+"""What a mail is made of: one job's report, an array's rows, or what became of a job that never started."""
 
 
 @records.record
@@ -62,7 +66,7 @@ class Content:
 
 
 def compose(
-    about: MailHeader, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
+    about: MailHeader, report: Report | None, config: settings.Settings
 ) -> email.message.EmailMessage:
     """The mail; without a report it says that the verdict follows, or that there is none."""
     headline = report is not None
@@ -111,9 +115,7 @@ def _message(
     return made
 
 
-def content(
-    about: MailHeader, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
-) -> Content:
+def content(about: MailHeader, report: Report | None, config: settings.Settings) -> Content:
     """The mail's content."""
     url = config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else ""
     base = Content(
@@ -126,6 +128,8 @@ def content(
         return _without(base, about)
     if isinstance(report, rows.ReportRows):
         return _of_array(base, about, report)
+    if isinstance(report, query.NeverStarted):
+        return _of_waiting(base, about, report)
     view = _view(about.restart_count, report)
     if view is None:
         return base
@@ -137,10 +141,8 @@ def content(
     )
 
 
-def verdict_of(
-    restart_count: int, report: model.ReportModel | rows.ReportRows | None
-) -> records.Verdict | None:
-    """The verdict that a mail about this start gives; None for an array's summary."""
+def verdict_of(restart_count: int, report: Report | None) -> records.Verdict | None:
+    """The verdict that a mail about this start gives; None for an array's summary, and for a job that never started."""
     view = _view(restart_count, report) if isinstance(report, model.ReportModel) else None
     return view.verdict if view is not None else None
 
@@ -150,7 +152,7 @@ def _corrected(
 ) -> Content:
     """The correction: what the verdict was and is, its sentence, and what to do now."""
     before, after = _named(*about.mailed), _named(verdict.domain.value, verdict.cause)
-    title = f"Correction: job {report.title}: the verdict changed from {before} to {after}, now that its output has been read"
+    title = f"Correction: job {report.title}: the verdict changed from {before} to {after}"
     return _with(whole, title=title, evidence=(), cost="")
 
 
@@ -234,6 +236,17 @@ def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Conte
         else "",
         tasks=tuple((t.ref, (t.cause or t.state).replace("_", " ")) for t in died[:_MOST_TASKS]),
         steps=(f"One task: probing-report {died[0].ref}.",) if died else (),
+    )
+
+
+def _of_waiting(base: Content, about: MailHeader, found: query.NeverStarted) -> Content:
+    """A job, or a requeued job's next start, that ended while it waited."""
+    again = f", attempt {about.restart_count + 1}," if about.restart_count else ""
+    why = sanitize.clean(found.why, 1500)
+    return _with(
+        base,
+        title=sanitize.clean(f"job {found.job}{again} never started: {found.how}", 400),
+        summary=_sentence(f"{why[:1].upper()}{why[1:]}") if why else "",
     )
 
 

@@ -18,6 +18,8 @@ DEADLINE_S = 10.0
 NOT_TAKEN = 75
 TYPES = ("Ended", "Failed", "Requeued")
 """Slurm's words for what it mails about; only these are about an end."""
+ALL_COMPLETED = ", COMPLETED, ExitCode [0-0]"
+"""The end of an array's summary's subject if no task failed: the least and the largest exit code of its tasks."""
 MOST_BYTES = 4000
 """Largest request that is sent; the service takes 4096."""
 _NUMBERS = (
@@ -56,13 +58,22 @@ def request_of(arguments: "list[str]", environment: "dict[str, str]") -> "dict[s
     """What the service is asked; None for a mail to which it has nothing to add."""
     if len(arguments) != 3 or arguments[0] != "-s":
         return None
-    kind, state = environment.get("SLURM_JOB_MAIL_TYPE", ""), environment.get("SLURM_JOB_STATE", "")
-    if kind not in TYPES or state == "COMPLETED" or not environment.get("SLURM_JOB_ID"):
+    if environment.get("SLURM_JOB_MAIL_TYPE", "") not in TYPES or not environment.get("SLURM_JOB_ID"):
+        return None
+    if _completed(arguments[1], environment):
         return None
     job = {}  # type: dict[str, object]
     job.update({name: environment[name][:20] for name in _NUMBERS if environment.get(name)})
     job.update({name: environment[name][:200] for name in _WORDS if environment.get(name)})
     return {"v": 1, "op": "mail", "subject": arguments[1], "recipient": arguments[2], "environment": job}
+
+
+def _completed(subject: str, environment: "dict[str, str]") -> bool:
+    """Whether all that the mail is about completed. An array's summary comes with the state of the task that ended last."""
+    is_summary = "SLURM_ARRAY_JOB_ID" in environment and "Array Summary" in subject
+    if is_summary and not subject.endswith(ALL_COMPLETED):
+        return False
+    return environment.get("SLURM_JOB_STATE") == "COMPLETED"
 
 
 def taken(path: str, request: "dict[str, object]") -> bool:

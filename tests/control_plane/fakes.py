@@ -222,9 +222,9 @@ class Sacct:
 
 
 def _selected(row: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Whether slurmdbd gives this row: by job id, or eligible before the window's end and not ended before its start."""
+    """Whether slurmdbd gives this row: by job id or its array's, or eligible before the window's end and not ended before its start."""
     if "-j" in given:
-        return row["JobIDRaw"] in given["-j"].split(",")
+        return not {row["JobIDRaw"], row["JobID"].partition("_")[0]}.isdisjoint(given["-j"].split(","))
     if "-S" not in given:
         return True
     since, until = (datetime.fromisoformat(f"{given[k]}+00:00").timestamp() for k in ("-S", "-E"))

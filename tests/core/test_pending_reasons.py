@@ -33,6 +33,7 @@ def test_a_reason_is_a_sentence_with_the_way_out(reason: str, never: bool, words
     assert found.never is never
     assert words in found.words
     assert found.words.format(job="66")
+    assert "{job}" not in found.why  # which is also given for a job that has ended
 
 
 @pytest.mark.parametrize("reason", ["", "None", "SomethingNew", "PriorityX"])

@@ -69,10 +69,11 @@ def program(tmp_path: Path) -> Path:
     return ours
 
 
-def call(program: Path, **changes: str) -> list[str] | None:
+def call(program: Path, subject: str = ARGUMENTS[1], **changes: str) -> list[str] | None:
     """The site's program's arguments; None when it was not called."""
     environment = {**os.environ, **JOB, **changes}
-    done = subprocess.run([program, *ARGUMENTS], env=environment, capture_output=True, timeout=30, check=True)
+    arguments = ["-s", subject, ARGUMENTS[2]]
+    done = subprocess.run([program, *arguments], env=environment, capture_output=True, timeout=30, check=True)
     assert done.stdout == done.stderr == b""
     called = program.parent / "called"
     return called.read_text().split("\0")[:-1] if called.exists() else None
@@ -117,3 +118,24 @@ def test_a_mail_with_nothing_to_add_is_the_sites(
     with serving(tmp_path / "sock", b'{"v": 1, "ok": true}\n') as requests:
         assert call(program, **changes) == ARGUMENTS
     assert requests == []
+
+
+@pytest.mark.parametrize(
+    ("event", "ends", "is_taken"),
+    [
+        ("Failed", "Failed, Mixed, ExitCode [0-1]", True),
+        ("Ended", "Ended, Mixed, MaxSignal [15]", True),
+        ("Ended", "Ended, COMPLETED, ExitCode [0-0]", False),
+        ("Began", "Began", False),
+    ],
+)
+def test_an_arrays_summary_is_handed_over_whatever_its_last_task_did(
+    program: Path, tmp_path: Path, event: str, ends: str, is_taken: bool
+) -> None:
+    """Slurm gives it the state of the task that ended last; its subject has the exit codes of all."""
+    subject = f"Slurm Array Summary Job_id=110_* (112) Name=COMPLETED {ends}"
+    changes = {"SLURM_JOB_STATE": "COMPLETED", "SLURM_JOB_MAIL_TYPE": event, "SLURM_ARRAY_JOB_ID": "110"}
+    with serving(tmp_path / "sock", b'{"v": 1, "ok": true}\n') as requests:
+        called = call(program, subject, **changes)
+    assert (called is None) is is_taken
+    assert len(requests) == is_taken

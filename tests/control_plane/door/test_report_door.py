@@ -86,7 +86,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|JobHeldUser\n",
-            "waits (JobHeldUser): its owner holds it; scontrol release 15 lets it start",
+            "waits (JobHeldUser): held by its owner; scontrol release 15 lets it start",
         ),
         (
             "PENDING|alice|lab|Whatever\n",
@@ -179,15 +179,16 @@ def test_a_slurm_that_hangs_is_not_waited_for_longer_than_the_caller_waits(
         ("15", "job 15 never started: it was cancelled by its owner alice at "),
         (
             "16",
-            "while it waited (Slurm's reason: DependencyNeverSatisfied: nobody cancelled it, so a job that it depended on ended as it must not",
+            "while it waited (Slurm's reason: DependencyNeverSatisfied: a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it",
         ),
         (
             "19",
-            "(Slurm's reason: Dependency: nobody cancelled it, so a job that it depended on ended as it must not",
+            "(Slurm's reason: Dependency: a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it",
         ),
         ("20", "cancelled by its owner alice at 2026-"),
         ("17_6", "job 17_6 never started: it ended DEADLINE at "),
         ("18", "job 18 is not known"),
+        ("21", "while it waited (Slurm's reason: JobHeldUser: held by its owner)"),
     ],
 )
 def test_a_job_that_never_started_is_told_to_whom_it_belonged(
@@ -202,6 +203,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
         fakes.row_never_started(18, User="bob"),
         fakes.row_never_started(19, State="CANCELLED", Reason="Dependency"),
         fakes.row_never_started(20, Reason="Dependency"),
+        fakes.row_never_started(21, Reason="JobHeldUser"),
     ]
     accounting.run(service)
     found = answer(service, ALICE, ASK | {"job": job})
@@ -218,15 +220,15 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     [
         (
             (14,),
-            "it waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14))",
+            "It waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14))",
         ),
-        ((14, 13), "it waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 13, which ended COMPLETED (probing-report 13))"),
-        ((12,), "it waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1))"),
-        ((15,), "it waited for job 15, which never started either (CANCELLED; probing-report 15 shows why))"),
-        ((18,), "it waited for job 18)"),
-        ((99,), "it waited for job 99)"),
-        ((0,), "which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
-        ((), "which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
+        ((14, 13), "It waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 13, which ended COMPLETED (probing-report 13))"),
+        ((12,), "It waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1))"),
+        ((15,), "It waited for job 15, which never started either (CANCELLED; probing-report 15 shows why))"),
+        ((18,), "It waited for job 18)"),
+        ((99,), "It waited for job 99)"),
+        ((0,), "Which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
+        ((), "Which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
     ],
 )  # fmt: skip
 def test_the_job_that_took_one_out_of_the_queue_is_named(
@@ -255,7 +257,7 @@ def test_the_job_that_took_one_out_of_the_queue_is_named(
     service.store.save_verdicts([verdict])
     message = str(answer(service, ALICE, ASK | {"job": "16"})["message"])
     assert message.endswith(words)
-    assert "or the site's kill_invalid_depend asks; " in message
+    assert "or the site's kill_invalid_depend asks. " in message
 
 
 def test_a_job_that_never_started_and_that_slurm_still_has_never_started(service: context.Context) -> None:

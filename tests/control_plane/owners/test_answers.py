@@ -17,10 +17,10 @@ import pytest
 
 from probing_cluster.control_plane import context, delivery
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.owners import handover
+from probing_cluster.control_plane.owners import answers, handover
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks.people import owners
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import bulk
 
 SUBJECT = "Slurm Job_id=7 Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
@@ -203,7 +203,10 @@ def test_without_a_verdict_it_follows_and_then_it_does(
     assert len(box.mails) == 2
     assert "fell off the bus" in text_of(box)
     assert box.message(0)["References"] == box.message(1)["References"]
+    later(mailing, 3600)
+    owners.run(mailing)
     assert handover.box(mailing.config).pending() == []
+    assert len(box.mails) == 2
 
 
 def test_it_follows_also_while_the_database_is_away(mailing: context.Context, box: mail_server.Box) -> None:
@@ -392,9 +395,146 @@ def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box
             judge(mailing, made)
     environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
     owe(mailing, subject="Slurm Array Summary Job_id=7_* (7) Name=x Failed", environment=environment)
+    later(mailing, mailing.config.service.settle_s)
     owners.run(mailing)
     assert "array 7: 2 of 3 tasks did not complete (2 gpu off bus)" in box.message()["Subject"]
     assert "7_0" in text_of(box)
+
+
+def owe_summary(service: context.Context) -> None:
+    environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    owe(service, subject="Slurm Array Summary Job_id=7_* (7) Name=x Failed", environment=environment)
+
+
+def test_an_arrays_summary_waits_for_tasks_that_are_not_on_record_yet(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """One is read and judged long before the last ones end; accounting is asked for all of the array."""
+    judge(mailing, attempt(mailing, job_id=8, array_job_id=7, array_task_id=1))
+    owe_summary(mailing)
+    owners.run(mailing)
+    assert box.mails == []
+    end = mailing.clock.now()
+    times = {
+        "Start": f"{end - timedelta(minutes=9):%s}",
+        "End": f"{end:%s}",
+        "Submit": f"{end - timedelta(minutes=10):%s}",
+    }
+    ended = {"State": "FAILED", "ExitCode": "1:0", **times}
+    mailing.run_slurm.inner.rows = [  # type: ignore[attr-defined]
+        fakes.row(9, JobID="7_2", **ended),
+        fakes.row(7, JobID="7_3", **ended),
+    ]
+    later(mailing, mailing.config.service.settle_s)
+    owners.run(mailing)
+    later(mailing, mailing.config.service.mail_wait_s)
+    owners.run(mailing)
+    (words,) = [box.message(n)["Subject"].partition("array 7: ")[2] for n in range(len(box.mails))]
+    assert words == "3 of 3 tasks did not complete (3 user error)"
+
+
+def test_an_arrays_summary_counts_no_task_without_its_cause(
+    mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is read after it was found that all have their verdicts."""
+    judge(mailing, attempt(mailing, job_id=8, array_job_id=7, array_task_id=1))
+    owe_summary(mailing)
+    later(mailing, mailing.config.service.settle_s)
+    read, late = answers._read, []
+
+    def reading(*arguments: Any) -> Any:
+        found = read(*arguments)
+        late.append(
+            attempt(mailing, job_id=7, array_job_id=7, array_task_id=2, submit_at=mailing.clock.now())
+        )
+        return found
+
+    monkeypatch.setattr(answers, "_read", reading)
+    answers.run(mailing, mailing.clock.now())
+    monkeypatch.undo()
+    assert handover.box(mailing.config).pending()
+    judge(mailing, late[0])
+    owners.run(mailing)
+    assert "array 7: 2 of 2 tasks did not complete (2 gpu off bus)" in box.message()["Subject"]
+    assert len(box.mails) == 1
+
+
+def test_the_mail_about_a_job_that_never_started_says_why_at_once(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """There is no verdict to wait for: accounting, asked out of turn, has its end, and the queue's look the job that it waited for."""
+    now = f"{mailing.clock.now():%s}"
+    ended = {"Submit": f"{mailing.clock.now() - timedelta(minutes=20):%s}", "End": now}
+    sacct = mailing.run_slurm.inner  # type: ignore[attr-defined]
+    sacct.rows = [
+        fakes.row_never_started(7, State="CANCELLED", Reason="Dependency", **ended),
+        fakes.row_never_started(8, State="DEADLINE", **ended),
+        fakes.row_never_started(20, JobID="9_[1-3]", JobIDRaw="9", **ended),
+    ]
+    before = mailing.clock.now() - timedelta(minutes=10)
+    mailing.store.save_dependencies(
+        [records.JobDependency(cluster="c", job_id=7, on_job_id=6, user="alice", at=before)]
+    )
+    attempt(mailing, job_id=6, run_key="6", account="lab")
+    environment = request()["environment"]
+    assert isinstance(environment, dict)
+    owe(mailing)
+    owe(mailing, environment={**environment, "SLURM_JOB_ID": 8})
+    array = {"SLURM_JOB_ID": 9, "SLURM_ARRAY_JOB_ID": 9}
+    owe(
+        mailing,
+        subject="Slurm Array Summary Job_id=9_* (9) Name=x Ended",
+        environment={**environment, **array},
+    )
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 2  # what job 6 died of is not known yet
+    later(mailing, mailing.config.service.settle_s)
+    owners.run(mailing)
+    texts = sorted(" ".join(text_of(box, n).split()) for n in range(len(box.mails)))
+    assert len(texts) == 3
+    assert "Job 7 never started: it was cancelled at " in texts[0]
+    assert "Slurm's reason: Dependency: " in texts[0]
+    assert (
+        "It waited for job 6, which ended FAILED: user_error, possible: The program exited with code 1"
+        in texts[0]
+    )
+    assert "Job 8 never started: it ended DEADLINE at " in texts[1]
+    assert "Job 9_[1-3] never started: it was cancelled by its owner alice at " in texts[2]
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_a_requeued_job_that_ended_while_it_waited_again_says_so(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Its first start's verdict is not this mail's, and an earlier job's end under the same number neither."""
+    first = attempt(mailing, state="REQUEUED", restart_count=0)
+    judge(mailing, first)
+    environment = {**request()["environment"], "SLURM_JOB_RESTART_COUNT": 1}  # type: ignore[dict-item]
+    owe(mailing, environment=environment)
+    owners.run(mailing)
+    assert box.mails == []
+    later(mailing, 5)
+    now = f"{mailing.clock.now():%s}"
+    mailing.run_slurm.inner.rows = [fakes.row_never_started(7, Submit=now, End=now)]  # type: ignore[attr-defined]
+    owners.run(mailing)
+    assert "Job 7, attempt 2, never started: it was cancelled by its owner alice" in " ".join(
+        text_of(box).split()
+    )
+
+
+def test_an_earlier_jobs_end_is_no_answer(mailing: context.Context, box: mail_server.Box) -> None:
+    """Slurm uses a number again."""
+    earlier = mailing.clock.now() - timedelta(days=2)
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="", at=earlier, observed_at=earlier, kind=vocabulary.NEVER_STARTED,
+        severity=records.Severity.INFO, job_id=7, source=vocabulary.ACCOUNTING, message="",
+        detail={"job": "7", "state": "CANCELLED", "user": "alice"},
+    )  # fmt: skip
+    bulk.load_events(mailing.store.connection_uri(), [event])
+    owe(mailing)
+    owners.run(mailing)
+    assert box.mails == []
 
 
 def test_foreign_words_stay_words(mailing: context.Context, box: mail_server.Box) -> None:
@@ -499,6 +639,8 @@ def test_a_kill_anywhere_neither_loses_nor_doubles(
     delivery.flush(mailing.config, mailing.clock.now())
     marks = [box.message(n)["Message-ID"] for n in range(len(box.mails))]
     assert len(set(marks)) == 1
+    later(mailing, 3600)
+    owners.run(mailing)
     assert handover.box(mailing.config).pending() == queue.of(mailing.config).pending() == []
 
 

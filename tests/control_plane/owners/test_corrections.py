@@ -1,4 +1,4 @@
-"""A mail waits a while for the job's output to be read; one that went out before is corrected, once, if the reading changed the verdict."""
+"""A mail waits a while for the job's output to be read; it is corrected, once, if the verdict has another cause or domain within the hour."""
 
 from __future__ import annotations
 
@@ -59,6 +59,9 @@ def test_a_mail_waits_until_the_output_is_read(mailing: context.Context, box: ma
     owners.run(mailing)
     assert len(box.mails) == 1
     assert "/data stopped answering" in text_of(box)
+    later(mailing, 3600)
+    owners.run(mailing)
+    assert len(box.mails) == 1
     assert handover.box(mailing.config).pending() == []
 
 
@@ -84,10 +87,7 @@ def test_a_mail_from_before_the_reading_is_corrected_once(
     owners.run(mailing)
     assert len(box.mails) == 2
     text = " ".join(text_of(box).split())
-    words = (
-        "Correction: job 7: the verdict changed from user program (user error) to system software (filesystem), "
-        "now that its output has been read"
-    )
+    words = "Correction: job 7: the verdict changed from user program (user error) to system software (filesystem)"
     assert box.message()["Subject"] == f"{SUBJECT}: {words}"[:240]
     for part in (f"{words}.", "/data stopped answering.", "What now", "probing-report 7"):
         assert part in text
@@ -107,31 +107,72 @@ def test_a_mail_from_before_the_reading_is_corrected_once(
         ({**UNREAD, "summary": "The program exited with code 1. Its last line: x", "log_read": True}, 1),
         ({**READ, "cause": "user_error"}, 2),
         ({**UNREAD, "cause": "oom_host", "log_read": True}, 2),
-        ({**READ, "log_read": False}, 1),
         ({**READ, "log_read": None, "author": "root"}, 1),
     ],
 )
-def test_only_another_cause_or_domain_by_the_reading_is_corrected(
+def test_only_another_cause_or_domain_is_corrected(
     mailing: context.Context, box: mail_server.Box, after: dict[str, Any], n_mails: int
 ) -> None:
-    """Surer words are no news, nor is what came from elsewhere, or from a person, who tells the owner themselves."""
+    """Surer words are no news, nor is a person's verdict, who tells the owner themselves."""
     judge(mailing, mailed_unread(mailing), **after)
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == n_mails
 
 
-def test_output_that_is_read_an_hour_later_corrects_nothing(
+@pytest.mark.parametrize("log_read", [True, None])
+def test_a_mail_is_corrected_also_if_the_output_had_been_read(
+    mailing: context.Context, box: mail_server.Box, log_read: bool | None
+) -> None:
+    """What stands in the output may arrive after the word that it was read, and a node's evidence after both."""
+    owe(mailing)
+    made = attempt(mailing)
+    judge(mailing, made, **UNREAD | {"log_read": log_read})
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    later(mailing, 10)
+    judge(mailing, made, **UNREAD | {"cause": "oom_gpu", "log_read": log_read})
+    owners.run(mailing)
+    assert "the verdict changed from user program (user error) to user program (oom gpu)" in " ".join(
+        text_of(box).split()
+    )
+    later(mailing, 10)
+    judge(mailing, made, **READ)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_a_correction_waits_for_the_output_as_a_mail_does(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
-    """Nothing is looked for longer than that."""
+    """There is only one: it should not be sent before what may change the verdict once more."""
+    made = mailed_unread(mailing)
+    later(mailing, 10)
+    judge(mailing, made, **READ | {"log_read": False})
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    later(mailing, mailing.config.service.mail_wait_s)
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+    assert handover.box(mailing.config).pending() == []
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_output_that_is_read_an_hour_later_corrects_nothing(
+    mailing: context.Context, box: mail_server.Box, is_away: bool
+) -> None:
+    """Nothing is looked for longer than that, nor by a service that was away meanwhile."""
     made = mailed_unread(mailing)
     later(mailing, 3600)
-    owners.run(mailing)
-    assert handover.box(mailing.config).pending() == []
+    if not is_away:
+        owners.run(mailing)
+        assert handover.box(mailing.config).pending() == []
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 1
+    assert handover.box(mailing.config).pending() == []
 
 
 def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, box: mail_server.Box) -> None:

@@ -196,11 +196,15 @@ def _store_never_started(
 
 def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
     """Store what accounting has of these jobs now, out of turn: somebody waits for their ends. How many attempts."""
-    found = _reader(service).history(sorted(job_ids)).attempts
-    if not found:
+    found, now = _reader(service).history(sorted(job_ids)), service.clock.now()
+    oldest = now - timedelta(days=service.config.slurm.history_days)
+    _store_never_started(
+        service, own_jobs.not_started_of_users(service, found.not_started, oldest), oldest, now
+    )
+    if not found.attempts:
         return 0
-    since = min(a.submit_at for a in found)
-    return len(_store(service, renumber(own_jobs.of_users(service, found, since), ())))
+    since = min(a.submit_at for a in found.attempts)
+    return len(_store(service, renumber(own_jobs.of_users(service, found.attempts, since), ())))
 
 
 def _numbered(
