@@ -303,6 +303,8 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
         words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
     quoted = _quoted(view)
+    if quoted and quoted[0] in memory_limit.of_another(view):
+        words += " (Slurm gave it no GPU)"
     return f"{words}; its log says: {quoted[0].message}" if quoted else words
 
 
@@ -367,10 +369,8 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
     rank = None if abort is None else abort.detail.get("rank")
     if rank is None:
         return 0
-    own = (
-        f.event for f in view.findings if f.event.kind == "task_exit" and f.event.detail.get("rank") == rank
-    )
-    codes = (digits.index(e.detail.get("exit_code")) or 0 for e in own)
+    own = (f.event.detail for f in view.findings if f.event.kind == "task_exit")
+    codes = (digits.index(d.get("exit_code")) or 0 for d in own if d.get("rank") == rank)
     code = next((c for c in codes if 0 < c < vocabulary.BY_SIGNAL), 0)
     return 0 if code == view.attempt.exit_code else code
 
@@ -379,12 +379,13 @@ _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied
 
 
 def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
-    """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run."""
+    """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run, a GPU that it had not."""
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         # A watched node's own kernel log says whether that line is true.
         [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
         [f.event for f in view.findings if f.event.kind in _REFUSALS],
+        memory_limit.of_another(view),
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
 
