@@ -19,9 +19,7 @@ _EMPTY_LOG = (
 )
 _HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the batch step in `sacct` then shows 0:1."
 """The signal stands at the batch step only, which we do not read."""
-_AWAITED_LOG = (
-    "Ask again in a minute: its output was not read yet, and what it holds may change this verdict."
-)
+_AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
 _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
