@@ -29,7 +29,7 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows
         "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended.",
         "14:20:32Z  n2  kernel  Xid 79  gpu3 0000:5e:00",
         "n2 drained 14:20:34Z (probing: xid 79 gpu3); job requeued 14:20:35Z; n1: no",
-        "What now      Reseat or replace GPU 3 of n2",
+        "What now      For the operators: Reseat or replace GPU 3 of n2",
         "What it cost  2.6 GPU-hours: 2.0 replayed, 0.3 restarting, 0.3 queued",
     ):
         assert line in page
