@@ -19,9 +19,7 @@ _EMPTY_LOG = (
 )
 _HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the batch step in `sacct` then shows 0:1."
 """The signal stands at the batch step only, which we do not read."""
-_AWAITED_LOG = (
-    "Ask again in a minute: its output was not read yet, and what it holds may change this verdict."
-)
+_AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
 _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
@@ -44,6 +42,10 @@ _WAITING = timedelta(hours=1)
 """A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
 _NAMED_NODE = "by name (--nodelist)"
 """In the words of why a job was not restarted that asks for the node at fault (`policy.victims`)."""
+OPERATORS = "For the operators: "
+"""Begins a next step that the owner of a job cannot take."""
+_OF_MACHINES = frozenset({"filesystem_mount", "system_services"})
+"""Causes of system software that only operators repair."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -82,6 +84,13 @@ def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
     return steps
 
 
+def is_for_operators(verdict: records.Verdict) -> bool:
+    """Whether only operators can take the verdict's next step: they repair machines, file systems and services."""
+    if verdict.domain is records.Domain.SYSTEM_SOFTWARE:
+        return verdict.cause in _OF_MACHINES
+    return verdict.domain is records.Domain.HARDWARE
+
+
 def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
     """The verdict's next step as a sentence; a step that points to an output that is empty or unread is replaced."""
     step = verdict.next_step.strip()
@@ -93,6 +102,8 @@ def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
         step = _UNREAD_LOG.format(files=view.unread_files)
     elif points_to_it and not verdict.evidence and view.partly_read_files:
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
+    if step and not step.startswith(_NOTHING) and is_for_operators(verdict):
+        step = f"{OPERATORS}{step}"
     if view.elsewhere:
         step = f"{_MOVED} {step}"
     if view.unopened_files:

@@ -260,6 +260,14 @@ def strongest(
     return tuple(sorted(chosen, key=lambda e: e.at))
 
 
+def _is_of_lost_node(
+    attempt: records.JobAttempt, verdict: records.Verdict, evidence: Sequence[records.HealthEvent]
+) -> bool:
+    """Whether Slurm's accounting and a node's own events make it certain that a node was lost: no output of the job changes that."""
+    lost = attempt.state in ("NODE_FAIL", "BOOT_FAIL") and verdict.confidence is records.Confidence.CERTAIN
+    return lost and any(e.source not in vocabulary.JOB_SIDE_SOURCES for e in evidence)
+
+
 def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
     return attempt.ref if ref.plain else ref.name
 
@@ -290,7 +298,8 @@ def _view(
         log_awaited=verdict is not None
         and verdict.log_read is False
         and attempt.end_at is not None
-        and now - attempt.end_at < _LOG_READ_WITHIN,
+        and now - attempt.end_at < _LOG_READ_WITHIN
+        and not _is_of_lost_node(attempt, verdict, evidence),
         actions=node_state.worth_a_line(
             sorted(
                 (

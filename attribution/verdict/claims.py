@@ -354,12 +354,13 @@ def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) ->
     """Highest confidence that the job's side alone earns for `cause`.
 
     A fault of a machine, or of a server that its kernel uses, shows on the machine. If the machine was watched (or its log
-    is at hand) and shows nothing, the job's text is possible at best.
+    is at hand) and shows nothing, the job's text is possible at best. An agent that was away for a moment reads on in the kernel log.
     """
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
         return records.Confidence.CERTAIN
-    unseen = frozenset(view.unwatched_nodes) - view.logged_nodes
+    lately = {n for n, at in view.case.watched.items() if at is not None and at >= view.window.start_at}
+    unseen = frozenset(view.unwatched_nodes) - view.logged_nodes - lately
     blind = node in unseen if node else bool(unseen)
     if (domain is records.Domain.HARDWARE or cause in _OF_KERNEL) and not blind:
         return records.Confidence.POSSIBLE

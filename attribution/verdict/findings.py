@@ -246,6 +246,26 @@ def is_surely_own(event: records.HealthEvent) -> bool:
     return bool(_SURE.search(event.message)) and not outside
 
 
+def not_its_own(first: records.HealthEvent) -> str:
+    """Phrase for a first cause that accuses nobody and explains the exit code; else empty."""
+    if first.detail.get("role") == "remote":
+        return "lost another of its processes"
+    if first.kind == "net_ib_completion_error":
+        return "got no answer from a peer over InfiniBand"
+    if first.kind == "process_terminated":
+        return "had one of its processes ended by SIGTERM"
+    return "got wrong values from a test of a collective" if first.kind == "wrong_result" else ""
+
+
+_SIGNALLED = re.compile(r"\*{3} JOB (?P<job>\d{1,12}) ON \S{1,253} CANCELLED AT \S{10,30} \*{3}")
+
+
+def signals_job(event: records.HealthEvent, job_id: int) -> bool:
+    """True for slurmstepd's line on a signal that it passes on to this job, as for `scancel --signal`; another job's log may share the file."""
+    found = _SIGNALLED.search(event.message) if event.kind == "slurm_cancelled" else None
+    return found is not None and found["job"] == str(job_id)
+
+
 def error_at(event: records.HealthEvent) -> datetime | None:
     """Time of the error by the log's own clock; None if only the collection time is known."""
     return event.at if event.detail.get("at_from_log") is True else None

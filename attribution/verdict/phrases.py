@@ -6,7 +6,7 @@ import re
 import signal as signals
 
 from probing_cluster.attribution.verdict import gpus
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 _KINDS = {
     "xid": "Xid",
@@ -114,6 +114,43 @@ _REPAIRS = ("Replace ", "Reseat ", "Reset ")
 def signal(number: int) -> str:
     """`9 (SIGKILL)`: the signal's number, and its name if it has one."""
     return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
+
+
+_CRASHES = frozenset({6, 7, 9, 11, 15})
+"""Signals that often end programs and are rare as exit codes."""
+_MEANINGS = {
+    2: "of many tools: a wrong argument; or 130, SIGINT: interrupted, as by Ctrl-C",
+    4: "or 132, SIGILL: an instruction that the processor does not have",
+    8: "or 136, SIGFPE: an arithmetic error",
+    10: "or 138, SIGUSR1",
+    13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
+    24: "or 152, SIGXCPU: more processor time than ulimit -t allows",
+    25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
+    120: "of Python: its standard output could not be written at its end, as into a closed pipe",
+    123: "of xargs: a command that it ran failed",
+    vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
+    126: "of the shell: a command is not executable",
+}
+"""Usual meanings of exit codes; for a script's 128 + N Slurm may record N."""
+
+
+_NOT_FOUND = 127
+
+
+def exit_code(code: int, *, command_missing: bool = False, log_was_read: bool = False) -> str:
+    """`13 (or 141, SIGPIPE …)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
+
+    Of 127 the likelier meaning comes first: a shell that finds no command prints that into the log (`command_missing`).
+    """
+    if code == _NOT_FOUND:
+        missing, other = "of the shell: a command was not found", "255, as of ssh and exit -1"
+        if log_was_read and not command_missing:
+            return f"{code} (or {other}; its log names no missing command)"
+        return f"{code} ({missing})" if command_missing else f"{code} ({missing}; or {other})"
+    if code in _CRASHES:
+        number = vocabulary.BY_SIGNAL + code
+        return f"{code} (Slurm records the same of a script that ends with {number}, signal {signal(code)})"
+    return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
 
 
 def before_a_repair(step: str) -> str:

@@ -45,7 +45,8 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
         on_node=f" on {winner.node}" if winner.node else "",
     )
     if winner.words and by_job_side:
-        return phrases.sentence(f"{text} (reported only by the job itself: {phrases.clean(winner.words)})")
+        words = f"{phrases.clean(winner.words)}{_unseen(view, winner)}"
+        return phrases.sentence(f"{text} (reported only by the job itself: {words})")
     if winner.words:
         what = phrases.device_of_node(winner.device, winner.node) if winner.device else winner.node
         text = f"{what if winner.node else 'the job'} {phrases.clean(winner.words)}"
@@ -85,6 +86,14 @@ def _by(winner: claims.Claim) -> str:
     if first.source in vocabulary.JOB_SIDE_SOURCES:
         return " (reported by its own log; no node event confirms it)"
     return f" ({phrases.what(first)})"
+
+
+def _unseen(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+    """Names the nodes that nobody watched, where only the job reports a fault of a machine."""
+    nodes = [winner.node] if winner.node else view.attempt.nodes
+    unwatched = [n for n in nodes if n in view.unwatched_nodes and n not in view.logged_nodes]
+    of_machine = winner.info.domain in (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
+    return f"; nobody watched {hostlist.compress(unwatched)} then" if unwatched and of_machine else ""
 
 
 def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, sanitize, settings
-from probing_cluster.reports import attempt_view, model, page, phrase, query, rows, text
+from probing_cluster.reports import advice, attempt_view, model, page, phrase, query, rows, text
 from probing_cluster.reports.sending import headers
 
 _WIDTH = 76
@@ -206,12 +206,11 @@ def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.Att
 
 
 def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ...]:
-    """The owner's steps first. Only operators repair hardware, so that step is marked as theirs."""
+    """The owner's steps first."""
     steps = [verdict.next_step, *report.advice]
-    if verdict.domain is records.Domain.HARDWARE:
-        theirs = _sentence(verdict.next_step)
-        own = [s for s in report.advice if _sentence(s) != theirs]
-        steps = [*own, f"For the operators: {theirs}" if verdict.next_step else ""]
+    if verdict.next_step and advice.is_for_operators(verdict):
+        theirs = _sentence(f"{advice.OPERATORS}{verdict.next_step}")
+        steps = [*(s for s in report.advice if _sentence(s) != theirs), theirs]
     return tuple(dict.fromkeys(_sentence(s) for s in steps if s.strip()))
 
 

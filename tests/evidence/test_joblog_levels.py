@@ -186,6 +186,12 @@ def test_a_number_that_is_no_signal_ended_nothing() -> None:
     assert first("start", "Command terminated by signal 99") == []
 
 
+def test_mpichs_own_line_on_a_call_of_mpi_abort_names_the_rank() -> None:
+    """It stands alone where the launcher is srun."""
+    (found,) = joblog.read(["application called MPI_Abort(MPI_COMM_WORLD, 13) - process 1"])
+    assert (found.kind, found.rank, found.detail["called_abort"]) == ("process_aborted", 1, True)
+
+
 @pytest.mark.parametrize(
     "text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"]
 )

@@ -137,7 +137,7 @@ def test_who_lost_a_job_to_hardware_is_told_to_submit_it_again(
 def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.ReportRows) -> None:
     """The verdict's step comes first, ends with a full stop, and the job's fate follows."""
     assert build(story).advice == (
-        "Reseat or replace GPU 3 of n2 (serial 1650123000042).",
+        "For the operators: Reseat or replace GPU 3 of n2 (serial 1650123000042).",
         "The job has since completed as attempt 2; nothing to do for it.",
     )
     second, first = story.attempts
@@ -154,6 +154,7 @@ def test_older_attempts_steps_are_called_theirs_and_nothing_to_do_is_left_out(st
     (verdict,) = story.verdicts
     second, first = story.attempts
     died = dataclasses.replace(second, state="FAILED", exit_code=1)
+    verdict = dataclasses.replace(verdict, domain=records.Domain.USER_PROGRAM)
     own = dataclasses.replace(verdict, submit_at=died.submit_at, next_step="Look at the output.")
 
     def steps(older: str) -> tuple[str, ...]:
@@ -263,7 +264,11 @@ def test_nobody_is_sent_to_an_empty_log(
     _, first = story.attempts
     (verdict,) = story.verdicts
     own = dataclasses.replace(
-        verdict, cause="user_error", next_step="Look at the program's own output.", evidence=()
+        verdict,
+        cause="user_error",
+        domain=records.Domain.USER_PROGRAM,
+        next_step="Look at the program's own output.",
+        evidence=(),
     )
     log = rows.JobLog(node="n1", at=first.start_at, stream="stdout", path="/home/a/o", **changes)  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
@@ -274,7 +279,12 @@ def test_a_partly_read_log_is_no_doubt_about_an_error_that_it_showed(story: rows
     """The verdict rests on a line of what was read: the step is as it would be for a whole log."""
     _, first = story.attempts
     (verdict,) = story.verdicts
-    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    own = dataclasses.replace(
+        verdict,
+        cause="user_error",
+        domain=records.Domain.USER_PROGRAM,
+        next_step="Look at the program's own output.",
+    )
     note = log_parts.words([log_parts.LogPart(40, b"x" * 60)], 100)
     log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o", tail=("bye",), note=note)  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
@@ -287,7 +297,11 @@ def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.Re
     _, first = story.attempts
     (verdict,) = story.verdicts
     own = dataclasses.replace(
-        verdict, cause="user_error", next_step="Give timeout(1) more time.", evidence=()
+        verdict,
+        cause="user_error",
+        domain=records.Domain.USER_PROGRAM,
+        next_step="Give timeout(1) more time.",
+        evidence=(),
     )
     log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o")  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
@@ -305,7 +319,12 @@ def test_an_empty_log_and_code_1_may_be_a_hang_up(
     _, first = story.attempts
     first = dataclasses.replace(first, exit_code=code, exit_signal=signal)
     (verdict,) = story.verdicts
-    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    own = dataclasses.replace(
+        verdict,
+        cause="user_error",
+        domain=records.Domain.USER_PROGRAM,
+        next_step="Look at the program's own output.",
+    )
     log = rows.JobLog(node="n1", at=first.start_at, path="/home/a/o")  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
     assert ("SIGHUP" in build(found).advice[0]) is hung_up
@@ -316,7 +335,12 @@ def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.
     _, first = story.attempts
     (verdict,) = story.verdicts
     first = dataclasses.replace(first, exit_code=0, exit_signal=53)
-    own = dataclasses.replace(verdict, cause="user_error", next_step="Name files that can be opened.")
+    own = dataclasses.replace(
+        verdict,
+        cause="user_error",
+        domain=records.Domain.USER_PROGRAM,
+        next_step="Name files that can be opened.",
+    )
     log = rows.JobLog(node="n1", at=first.start_at, path="/no/o.out", why="there is no such file")  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
     words = "Slurm could not open /no/o.out (there is no such file). Name files that can be opened."
@@ -332,7 +356,12 @@ def test_a_missing_input_is_suspected_where_the_output_could_have_been_made(
     _, first = story.attempts
     (verdict,) = story.verdicts
     first = dataclasses.replace(first, exit_code=0, exit_signal=53)
-    own = dataclasses.replace(verdict, cause="user_error", next_step="Name files that can be opened.")
+    own = dataclasses.replace(
+        verdict,
+        cause="user_error",
+        domain=records.Domain.USER_PROGRAM,
+        next_step="Name files that can be opened.",
+    )
     given = {"node": "n1", "at": first.start_at, "why": "there is no such file"}
     logs = (
         rows.JobLog(path="/work/o.out", open_directory=True, **given),  # type: ignore[arg-type]
@@ -521,3 +550,24 @@ def test_a_component_names_the_one_that_has_the_cause(
     )
     found = dataclasses.replace(story, attempts=(part,), siblings=siblings, verdicts=())
     assert model.build(job_ref.parse("35+1"), found, now=NOW).cause_elsewhere == words
+
+
+@pytest.mark.parametrize(
+    ("domain", "cause", "theirs"),
+    [
+        (records.Domain.SYSTEM_SOFTWARE, "filesystem_mount", True),
+        (records.Domain.SYSTEM_SOFTWARE, "node_refused", False),
+        (records.Domain.HARDWARE, "ib_link", True),
+        (records.Domain.UNKNOWN, "filesystem_mount", False),
+    ],
+)
+def test_what_only_operators_can_do_is_marked_as_theirs(
+    story: rows.ReportRows, domain: records.Domain, cause: str, *, theirs: bool
+) -> None:
+    """A job's owner cannot check the file servers."""
+    step = "Check the file system on n2."
+    verdicts = tuple(
+        dataclasses.replace(v, domain=domain, cause=cause, next_step=step) for v in story.verdicts
+    )
+    advice = build(dataclasses.replace(story, verdicts=verdicts)).advice
+    assert advice[0] == (f"For the operators: {step}" if theirs else step)

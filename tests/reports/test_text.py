@@ -29,7 +29,7 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows
         "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended.",
         "14:20:32Z  n2  kernel  Xid 79  gpu3 0000:5e:00",
         "n2 drained 14:20:34Z (probing: xid 79 gpu3); job requeued 14:20:35Z; n1: no",
-        "What now      Reseat or replace GPU 3 of n2",
+        "What now      For the operators: Reseat or replace GPU 3 of n2",
         "What it cost  2.6 GPU-hours: 2.0 replayed, 0.3 restarting, 0.3 queued",
     ):
         assert line in page
@@ -691,11 +691,37 @@ def test_a_report_from_before_its_log_was_read_says_so(story: rows.ReportRows) -
         return " ".join(text.render(report).split())
 
     assert "certain so far" in at(1, log_read=False)
-    assert "Ask again in a minute: its output was not read yet" in at(1, log_read=False)
+    assert "Ask again in a minute: this verdict was made before its output was read" in at(1, log_read=False)
     for minutes, log_read in ((6, False), (1, True), (1, None)):
         shown = at(minutes, log_read=log_read)
         assert "so far" not in shown
-        assert "not read yet" not in shown
+        assert "Ask again" not in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "confidence", "source", "so_far"),
+    [
+        ("NODE_FAIL", records.Confidence.CERTAIN, "control", False),
+        ("NODE_FAIL", records.Confidence.LIKELY, "control", True),
+        ("NODE_FAIL", records.Confidence.CERTAIN, "joblog", True),
+        ("FAILED", records.Confidence.CERTAIN, "control", True),
+    ],
+)
+def test_no_output_changes_a_certain_loss_of_a_node(
+    story: rows.ReportRows, state: str, confidence: records.Confidence, source: str, *, so_far: bool
+) -> None:
+    """Accounting and the node's own events show it; where the output is shown below, it was read after the verdict."""
+    first = dataclasses.replace(story.attempts[1], state=state)
+    assert first.end_at
+    verdicts = tuple(dataclasses.replace(v, log_read=False, confidence=confidence) for v in story.verdicts)
+    evidence = tuple(dataclasses.replace(e, source=source) for e in story.evidence)
+    log = rows.JobLog(node="n1", at=first.end_at, path="/w/out", tail=("step 6",))
+    early = rows.ReportRows(attempts=(first,), verdicts=verdicts, evidence=evidence, logs=(log,))
+    report = model.build(job_ref.parse("4242"), early, now=first.end_at + timedelta(minutes=1))
+    shown = " ".join(text.render(report).split())
+    assert "step 6" in shown
+    assert "was not read" not in shown
+    assert ("may change it" in shown) is ("so far" in shown) is so_far
 
 
 def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.ReportRows) -> None:

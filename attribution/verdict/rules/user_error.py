@@ -30,30 +30,15 @@ _SENT = frozenset({_INT, _KILL, _TERM})
 """Signals that somebody sends: no error of the program raises them."""
 _ENDS_BY = {_KILL: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
 """Signal to the findings that report it."""
-_CRASHES = frozenset({6, 7, 9, 11, _TERM})
-"""Signals that often end programs and are rare as exit codes."""
-_MEANINGS = {
-    2: "of many tools: a wrong argument; or 130, SIGINT: interrupted, as by Ctrl-C",
-    4: "or 132, SIGILL: an instruction that the processor does not have",
-    8: "or 136, SIGFPE: an arithmetic error",
-    10: "or 138, SIGUSR1",
-    13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
-    24: "or 152, SIGXCPU: more processor time than ulimit -t allows",
-    25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
-    120: "of Python: its standard output could not be written at its end, as into a closed pipe",
-    123: "of xargs: a command that it ran failed",
-    vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
-    126: "of the shell: a command is not executable",
-}
-"""Usual meanings of exit codes; for a script's 128 + N Slurm may record N."""
 _NOT_SHOWN = "exited with a code other than 0, which the accounting does not show"
 _SHOWN_AS_0 = "failed, and Slurm records exit code 0, as of a script that ends with 128 (git's fatal errors)"
-_NOT_FOUND = 127
 _LOGGED_AS = {_INT: "KeyboardInterrupt", 4: "Illegal instruction", 8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}  # fmt: skip
 """Signal to the words of the shell, or of Python, for it."""
 _NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
 _HINTED, _WAITED = 0.6, 0.5
 """Weights of an exit code beside a hint at a machine, and of an exception for a missing answer beside a fault of a held part."""
+_NOBODY_SHOWN = "nothing shows who sent the signal"
+_ASK_SLURM = "If its owner did not send it (`scancel --signal`), ask the operators: slurmctld's log of that minute names the user"
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 
 
@@ -216,29 +201,12 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
     return number if logged else 0
 
 
-def _not_found(view: evidence_view.EvidenceView) -> str:
-    """The usual meanings of 127, the likelier first: a shell that finds no command prints that into the log."""
-    missing, other = "of the shell: a command was not found", "255, as of ssh and exit -1"
-    if any(f.event.kind == "command_not_found" for f in view.findings):
-        return missing
-    return f"or {other}; its log names no missing command" if view.log_was_read else f"{missing}; or {other}"
-
-
-def _code(view: evidence_view.EvidenceView) -> str:
-    """The exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code."""
-    code = view.attempt.exit_code
-    if code == _NOT_FOUND:
-        return f"{code} ({_not_found(view)})"
-    if code in _CRASHES:
-        return f"{code} (Slurm records the same of a script that ends with {vocabulary.BY_SIGNAL + code}, signal {phrases.signal(code)})"
-    return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
-
-
 def _by_exit(
     view: evidence_view.EvidenceView, caught: records.HealthEvent | None = None
 ) -> Iterable[claims.Claim]:
     """A claim from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
-    signal = 0 if _first_task_to_exit(view) else view.signal or _sent_signal(view)
+    by_itself = _first_task_to_exit(view) or _aborted_with(view)
+    signal = 0 if by_itself else view.signal or _sent_signal(view)
     failed = signal or view.attempt.exit_code or _without_code(view) or _first_task_to_exit(view)
     if not failed or any(map(_clears_program, view.findings)):
         return
@@ -251,7 +219,18 @@ def _by_exit(
     words = _exit_words(view, signal, caught)
     made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
     if signal in _SENT:
-        made = claims.replace_claim(made, sentence=f"The program {words}; nothing shows who sent the signal")
+        sent = [f.event for f in view.findings if findings.signals_job(f.event, view.attempt.job_id)][:1]
+        by = (
+            f"its log shows that Slurm passed the signal on, not who sent it: {phrases.clean(sent[0].message)}"
+            if sent
+            else _NOBODY_SHOWN
+        )
+        made = claims.replace_claim(
+            made,
+            evidence=(*evidence, *sent),
+            sentence=f"The program {words}; {by}",
+            next_step=_ASK_SLURM if sent else "",
+        )
     if caught is not None:
         both = (*evidence, caught)
         made = claims.replace_claim(
@@ -304,19 +283,28 @@ def _exit_weight(view: evidence_view.EvidenceView, signal: int) -> float:
 def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.HealthEvent | None) -> str:
     if signal == vocabulary.OUTPUT_NOT_OPENED:
         return _NO_OUTPUT_WORDS
-    if (task := _first_task_to_exit(view)) is not None:
+    if code := _aborted_with(view):
+        others = ", and its launcher ended the others" if view.signal or _sent_signal(view) else ""
+        how = f"{_called_abort(view)} with code {code}{others}"
+    elif (task := _first_task_to_exit(view)) is not None:
         how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.detail.get('host') or task.node}, before any other)"
     elif aborted := _called_abort(view):
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
     elif signal:
         how = f"was ended by signal {phrases.signal(signal)}"
     else:
-        how = _without_code(view) or f"exited with code {_code(view)}"
+        missing = any(f.event.kind == "command_not_found" for f in view.findings)
+        code_words = phrases.exit_code(
+            view.attempt.exit_code or 0, command_missing=missing, log_was_read=view.log_was_read
+        )
+        how = _without_code(view) or f"exited with code {code_words}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
         words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
     quoted = _quoted(view)
+    if quoted and quoted[0] in memory_limit.of_another(view):
+        words += " (Slurm gave it no GPU)"
     return f"{words}; its log says: {quoted[0].message}" if quoted else words
 
 
@@ -337,7 +325,7 @@ def _other_cause(
         # The launcher's end ends the whole job: no process went first.
         return "its launcher got SIGTERM, and nothing shows who sent it", ended
     first = _first_cause(view)
-    if first is not None and not signal and (what := _not_its_own(first)):
+    if first is not None and not signal and (what := findings.not_its_own(first)):
         return f"{what}, for an unknown reason; its log says: {first.message}", (first,)
     return None
 
@@ -357,35 +345,47 @@ def _first_task_to_exit(view: evidence_view.EvidenceView) -> records.HealthEvent
 
 
 def _called_abort(view: evidence_view.EvidenceView) -> str:
-    """Phrase for a rank that ended the program with MPI_Abort, if the exit code is that call's; else empty."""
-    first = _first_cause(view)
-    if first is None or first.detail.get("called_abort") is not True or not view.attempt.exit_code:
+    """Phrase for a rank that ended the program with MPI_Abort, if the job ended with a code; else empty."""
+    if (abort := _abort(view)) is None:
         return ""
-    rank = digits.index(first.detail.get("rank"))
+    rank = digits.index(abort.detail.get("rank"))
     return f"called MPI_Abort{f' in rank {rank}' if rank is not None else ''}"
 
 
-def _not_its_own(first: records.HealthEvent) -> str:
-    """Phrase for a first cause that accuses nobody and explains the exit code; else empty."""
-    if first.detail.get("role") == "remote":
-        return "lost another of its processes"
-    if first.kind == "net_ib_completion_error":
-        return "got no answer from a peer over InfiniBand"
-    if first.kind == "process_terminated":
-        return "had one of its processes ended by SIGTERM"
-    return "got wrong values from a test of a collective" if first.kind == "wrong_result" else ""
+def _abort(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    """The report that a rank called MPI_Abort, if that began the end of a job that ended with a code: srun's line on that rank may stand above it."""
+    first = _first_cause(view)
+    if first is None or not view.attempt.exit_code:
+        return None
+    task = _first_task_to_exit(view)
+    calls = (f.event for f in view.findings if f.event.detail.get("called_abort") is True)
+    same_task = (e for e in calls if task is not None and e.detail.get("rank") == task.detail.get("rank"))
+    return first if first.detail.get("called_abort") is True else next(same_task, None)
+
+
+def _aborted_with(view: evidence_view.EvidenceView) -> int:
+    """The code that a rank gave MPI_Abort, by srun's line on that rank, where the job ended with another code: that of the others, which got a signal."""
+    abort = _abort(view)
+    rank = None if abort is None else abort.detail.get("rank")
+    if rank is None:
+        return 0
+    own = (f.event.detail for f in view.findings if f.event.kind == "task_exit")
+    codes = (digits.index(d.get("exit_code")) or 0 for d in own if d.get("rank") == rank)
+    code = next((c for c in codes if 0 < c < vocabulary.BY_SIGNAL), 0)
+    return 0 if code == view.attempt.exit_code else code
 
 
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
 
 
 def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
-    """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run."""
+    """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run, a GPU that it had not."""
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         # A watched node's own kernel log says whether that line is true.
         [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
         [f.event for f in view.findings if f.event.kind in _REFUSALS],
+        memory_limit.of_another(view),
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
 

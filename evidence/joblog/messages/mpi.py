@@ -59,6 +59,7 @@ _IMPROPER = re.compile(
 )
 _ABORT = re.compile(
     r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|(?:MPICH ERROR \[Rank (?P<own>\d{1,8})\] .{0,200}: |^\s?Rank (?P<cray>\d{1,8}) \[[^\]\n]{8,40}\] \[[\w.-]{1,60}\] )application called MPI_Abort\(|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
+    r"|^application called MPI_Abort\(.{1,60}\) - process (?P<process>\d{1,8})$"
 )
 _FATAL_CALL = re.compile(r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}")
 """Open MPI's first line of an error that ends the processes; its class follows and is more precise if the caller's arguments are wrong."""
@@ -315,7 +316,8 @@ def _start(_found: re.Match[str], record: Record, context: JoblogContext) -> Job
 
 
 def _abort(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
-    rank = grammar.number(found["rank"] or found["own"] or found["cray"] or found["node"], grammar.MAX_RANK)
+    named = next((number for number in found.groups() if number), None)
+    rank = grammar.number(named, grammar.MAX_RANK)
     # Open MPI's banner overtakes the rest of the program's own output.
     called = found["rank"] is not None or "application called MPI_Abort" in record.text
     detail = {"called_abort": True} if called else {}

@@ -660,6 +660,19 @@ def test_text_alone_blames_no_file_system_of_a_watched_node(make):
     printed = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True})  # fmt: skip
     assert make.judge(printed).confidence is C.POSSIBLE
     assert make.judge(printed, watched={}).confidence is C.LIKELY
+
+
+@pytest.mark.parametrize(
+    ("before_end_s", "word", "unseen"),
+    [(-30, C.POSSIBLE, False), (300, C.POSSIBLE, True), (86_400, C.LIKELY, True)],
+)
+def test_an_agent_that_was_away_for_a_moment_makes_text_no_surer(make, before_end_s, word, unseen):
+    """It reads on in the kernel log where it stopped, and reports what is mounted; that nobody watched then is stated."""
+    printed = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True})  # fmt: skip
+    last = make.end - timedelta(seconds=before_end_s)
+    v = make.judge(printed, attempt=make.attempt(nodes=("n2",)), watched={"n2": last})
+    assert (v.cause, v.confidence) == ("filesystem_mount", word)
+    assert ("nobody watched n2 then)" in v.summary) is unseen
     went_on = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True, "goes_on": True})  # fmt: skip
     assert make.judge(went_on).cause == "user_error"
 

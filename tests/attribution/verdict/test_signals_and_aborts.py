@@ -1,0 +1,86 @@
+"""Ends by MPI_Abort and by a signal that somebody sent: who went first, and what Slurm's lines show of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.core import records
+
+C = records.Confidence
+BANNER = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD"
+
+
+def _abort(make, **detail):
+    about = {"role": "exit", "called_abort": True, "rank": 1, **detail}
+    return make.finding("process_aborted", message=BANNER, detail=about)
+
+
+def _task(make, code=42, rank=1, **detail):
+    about = {"role": "exit", "tasks": str(rank), "rank": rank, "exit_code": code, "host": "n2", **detail}
+    return make.finding(
+        "task_exit", message=f"srun: error: n2: task {rank}: Exited with exit code {code}", detail=about
+    )
+
+
+def _terminated(make):
+    return make.finding(
+        "process_terminated",
+        message="srun: error: n1: task 0: Terminated",
+        detail={"role": "exit", "rank": 0},
+    )
+
+
+@pytest.mark.parametrize("exit_code", [15, 143])
+def test_the_code_of_the_rank_that_called_mpi_abort_outranks_the_signal_of_the_others(make, exit_code):
+    """`srun --kill-on-bad-exit` ends the others with SIGTERM, and the highest code, 143, becomes the script's."""
+    v = make.judge(
+        _abort(make, first_cause=True),
+        _task(make),
+        _terminated(make),
+        attempt=make.attempt(exit_code=exit_code),
+    )
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert v.summary == "The program called MPI_Abort in rank 1 with code 42, and its launcher ended the others, with no fault beside it."  # fmt: skip
+
+
+def test_an_abort_below_sruns_line_on_its_task_is_named(make):
+    """Standard output and error of a step are not written in order."""
+    abort, task = _abort(make), _task(make, first_cause=True)
+    v = make.judge(abort, task, _terminated(make), attempt=make.attempt(exit_code=15))
+    assert "called MPI_Abort in rank 1 with code 42" in v.summary
+    other = make.judge(
+        abort, _task(make, rank=3, first_cause=True), _terminated(make), attempt=make.attempt(exit_code=15)
+    )
+    assert "exited with code 42 (task 3 on n2, before any other)" in other.summary
+
+
+def test_without_the_ranks_own_code_the_signal_stays_in_doubt(make):
+    """MPI_Abort may be what a program calls that was sent SIGTERM."""
+    v = make.judge(_abort(make, first_cause=True), _terminated(make), attempt=make.attempt(exit_code=15))
+    assert (v.cause, v.confidence) == ("rank_killed", C.POSSIBLE)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("slurmstepd-n1: error: *** JOB 4242 ON n1 CANCELLED AT 2026-03-02T14:32:00 ***", True),
+        ("slurmstepd-n1: error: *** JOB 4243 ON n1 CANCELLED AT 2026-03-02T14:32:00 ***", False),
+        ("slurmstepd-n1: error: *** STEP 4242.0 ON n1 CANCELLED AT 2026-03-02T14:32:00 ***", False),
+    ],
+)
+def test_a_signal_that_slurm_passed_on_is_called_so(make, line, named):
+    """`scancel -s TERM --full`: of a step, srun's own end of it reads the same; another job's line is of another job."""
+    event = make.finding("slurm_cancelled", message=line, detail={"role": "end", "first_cause": True})
+    v = make.judge(event, attempt=make.attempt(exit_code=0, exit_signal=15))
+    assert (v.cause, v.confidence) == ("rank_killed", C.POSSIBLE)
+    assert ("Slurm passed the signal on" in v.summary and line in v.summary) is named
+    assert ("nothing shows who sent the signal" in v.summary) is not named
+    assert (event.event_id in v.evidence) is named
+    assert ("slurmctld's log" in v.next_step) is named
+    assert "Memory" not in v.next_step
+
+
+def test_memory_sends_no_sigterm(make):
+    v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=15))
+    assert v.next_step.startswith("Find out who sent it: a person (kill, `scancel -s TERM`)")
+    assert "Memory" in make.judge(attempt=make.attempt(exit_code=0, exit_signal=9)).next_step
