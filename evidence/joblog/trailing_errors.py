@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
@@ -72,7 +72,7 @@ def _last_word(record: Record) -> JobFinding | None:
 class TrailingErrors:
     """Follows frames without a traceback's head and keeps the error that may have ended the log."""
 
-    def __init__(self, recent: Iterable[str] = ()) -> None:
+    def __init__(self, recent: Reversible[str] = ()) -> None:
         self._recent = recent
         """The lines read last, kept by the reader."""
         self._progress = progress.LogProgress()
@@ -149,6 +149,8 @@ class TrailingErrors:
             return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
+            if word and word.role is not LineRole.EXIT and closing.is_warned(record.text, self._recent):
+                return None
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 if self._last is None and record.text.split()[:3] != self._listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
