@@ -40,7 +40,7 @@ _WORD = re.compile(
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
 _REFUSED = re.compile(
-    r"(?:\[\w{1,60}\] )?(?:[\w./+-]{1,40}(?: [\w-]{1,20})?: )?(?:(?:Unexpected|Incorrect|Wrong|Too (?:many|few)|Incompatible|Inconsistent|Duplicate|Malformed|Not enough|No such|Sorry,) \w"
+    r"(?!.*:$)(?:\[\w{1,60}\] )?(?:[\w./+-]{1,40}(?: [\w-]{1,20})?: )?(?:(?:Unexpected|Incorrect|Wrong|Too (?:many|few)|Incompatible|Inconsistent|Duplicate|Malformed|Not enough|No such|Sorry,) \w"
     r"|Expected .{1,120}\b(?:but|got|found|instead)\b|.{0,80}\b(?:\w{2,20} failure|(?:open|read|write|buffer|allocation|memory|parse|format|file) error|[Oo]ut of memory)[.!]?$|No .{1,80}\b(?:specified|given|provided|supplied|selected)\b"
     r"|(?:The|This|That|These|Your|An?|All|Each|Every|Only|Option|Parameter|Argument|File|Number|Length|Input|[A-Z]{2,12}|-{1,2}\w[\w-]{0,40}|[\"'`]\S{1,200})\b.{0,200}?\b(?:(?:is|are|was|were|does|do|did|has|have|can|could|should|must|may)(?: not|n't)|cannot|must (?:be|have|contain|match)|(?:can|may) only be|not (?:recogni[sz]ed|compatible|defined|implemented|consistent|found))\b)"
 )

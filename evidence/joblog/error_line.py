@@ -29,7 +29,7 @@ _LAST = re.compile(
     r"|\S{1,300}: (?:line )?\d{1,6}: (?:.{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory|Exec format error|Argument list too long|cannot execute\b.{0,60})$"
     r"|\S{1,80}: (?:Can't|cannot) open \S|(?:Can't|cannot) open \S|Syntax error: |Bad substitution$)"
     rf"|{_OF_SHELL}|{_OF_CSH}"
-    r"|(?:[\w.-]{1,40}: )?\S{1,200}:\d{1,6}: (?:ERROR|FATAL): (?=\S)|(?:ERROR|CRITICAL|FATAL):(?:[\w.]{1,80}:)?(?=[A-Za-z])|Error message is (?:: )?(?=[A-Za-z])|(?:[\w.-]{1,40}\s{1,6}){1,2}\((?:Abort|Error|Fatal)\): \S|On return from [SDCZ]MUMPS, INFOG?\(1\)=\s{0,20}-\d"
+    r"|(?:[\w.-]{1,40}: )?\S{1,200}:\d{1,6}: (?:ERROR|FATAL): (?=\S)|(?:ERROR|CRITICAL|FATAL):(?![\w.]{1,80}:)(?=[A-Za-z])|Error message is (?:: )?(?=[A-Za-z])|(?:[\w.-]{1,40}\s{1,6}){1,2}\((?:Abort|Error|Fatal)\): \S|On return from [SDCZ]MUMPS, INFOG?\(1\)=\s{0,20}-\d"
     r"|(?!srun|slurm|libgomp: while|OMP: |rm: |mkdir: |kill: )[\w./+-]{1,80}(?: [a-z][\w-]{0,20})?: (?=\S{1,60} \S).{1,300}: (?:No such file or directory|Permission denied|(?:Is|Not) a directory|Invalid argument|Bad file descriptor|Too many open files|Broken pipe|Exec format error|Input/output error)$"
     r"|(?:\S{1,80}: ){1,3}(?:No such file or directory|Permission denied)\.?$|(?:critical|error)\s{1,4}libmamba "
     r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"

@@ -34,7 +34,7 @@ def first(lines: list[str]) -> tuple[str, str] | None:
         "sorter merge: could not make the final file: Permission denied",
         "gauss: table.c:31: ERROR: knots must increase",
         "Error(readspecies): no such element",
-        "CRITICAL:loader:nothing to load",
+        "FATAL:nothing to load",
         "tool    pick (Abort): No such variable",
         "Error message is negative density",
         "On return from ZMUMPS, INFOG(1)=             -13",
