@@ -30,27 +30,20 @@ _WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could no
 _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
     r"(?:(?:An? )?(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
-    r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|(?!handling|reporting|checking|logging|correcting|estimating|scaling)\w{2,20}ing|from|(?:has )?occurr?ed|encountered|detected|you|your|the|this|unable|unknown|invalid|cannot|could|failed)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s{0,6}[:!#(*)]|,(?= [A-Za-z]))"
+    r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|(?!handling|reporting|checking|logging|correcting|estimating|scaling|decreasing|falling|remaining|dropping|increasing|rising|growing|being|including)\w{2,20}ing|from|(?:has )?occurr?ed|encountered|detected|you|your|the|this|unable|unknown|invalid|cannot|could|failed)\b| [A-Z][A-Z_]{2,24}\b| [1-9]\d{0,5}\b|\s{0,6}[:!#(*)]|,(?= [A-Za-z]))"
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|! |\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
     rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
     r"|(?:\W{1,3} )?(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused)(?: with (?:an? )?(?:error|exception))?[:.] (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
     rf"|\[file \S{{1,200}}, line \d{{1,7}}\]: {{1,8}}[A-Z]|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
-    r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
-    r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
+    r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|(?!(?:Validation|Test|Train|Max|Min|Mean|Average|Rel|Abs|Total|Final|Root|Standard|Squared|Energy|Force|RMS|Predict|Reconstruct|Estimat|Generali|Approximat|Discreti|Truncation|Interpolat|Fit|Residual|Median|Sampling|Statistical)\w{0,12} error: (?!.*\b(?:required|invalid|missing|must|not|failed)\b))[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
+    r"|.{0,200}\b(?i:not (?:achieved|(?<!criterion not )(?<!limit not )(?<!target not )(?<!patience not )reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
 _TAIL = re.compile(
     r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave |\b(?:might|may|seems to|appears to) be )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted|(?:very )?serious problems?)\s?[.!]{0,3}$"
-    r"|[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be [a-z]{4,14}[.!]{0,3}$"
-    r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|environment|director(?:y|ies)|folder))[.!]{0,3}$"
+    r"|(?!(?i:none|nothing|zero|never|not|has|have|was|\d{1,9}) )[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be (?!plotted|shown|displayed|drawn|compared|improved|excluded|undone|changed|guaranteed|verified|reproduced|ruled)[a-z]{4,14}[.!]{0,3}$"
+    r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|director(?:y|ies)|folder))[.!]{0,3}$"
 )
-_ANYWHERE = re.compile(
-    r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
-    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
-    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match|recogni[sz]ed|in \w{1,20} format)|no .{1,60}\b(?:specified|given|provided|selected|supplied|found)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs?)\b",
-    re.IGNORECASE,
-)
-"""Words of errors; before a bad end they count anywhere in a line."""
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
     r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
@@ -181,8 +174,10 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
     body = _plain(text)
     if not _is_candidate(text, body, ended=ended):
         return False
-    if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
+    if (ended or body.startswith("STOP ")) and sentences.names_error(body):
         return True
+    if sentences.is_harmless(body):
+        return False
     if last and sentences.refuses(body) and not _went_well(body):
         return True
     return any(form.match(body) for form in (_WORD, _TAIL, _CALL_FAILED))
@@ -346,7 +341,8 @@ class Tail:
             above_it = [earlier for _, earlier in lines[:index]]
             if mention.is_repeated(text, above_it) or (not ended and sentences.is_warned(text, above_it)):
                 break
-            if found is None and _ENDING.match(_plain(text)) and not _NONE.search(text):
+            well = _NONE.search(text) or sentences.is_harmless(text)
+            if found is None and _ENDING.match(_plain(text)) and not well:
                 ended, ending = True, (line, text)
                 reasons = [held for held in lines[index + 1 :] if _REASON.match(held[1])]
                 found = reasons[0] if reasons and not _went_well(reasons[0][1]) else None

@@ -1,0 +1,160 @@
+"""Last lines of runs that went well, and ordinary lines that no family needs to see."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence import blocks
+from probing_cluster.evidence.joblog import families, reader
+
+ABOVE = (
+    ["loading the data", "epoch 1 loss 0.5", "epoch 2 loss 0.4", "epoch 3 loss 0.35"],
+    ["Running on 32 processors", "Reading input file run.in"],
+)
+
+
+def is_cause(*lines: str) -> bool:
+    return any(found.first_cause for found in reader.read(list(lines)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[trainer] No improvement for 10 epochs: stopping early",
+        "[train] no more batches",
+        "[loader] no further shards, leaving the loop",
+        "[tune] Failed trials so far: 0",
+        "[eval] error 0.031 on the held-out part",
+        "[opt] Abort criterion was not met, the full budget was used",
+        "2031-05-06 07:08:09,123 - root - INFO - ERROR counter reset",
+        "2031-05-06 07:08:09,123 | trainer:run:12 | INFO | ERROR counter reset",
+        "2031-05-06 07:08:09,123 main INFO: CRITICAL path takes half of the time",
+        "2031-05-06 07:08:09 INFO monitor: ALERT thresholds loaded",
+        "12:00:00 main: ALERT level normal",
+        "2031-05-06 07:08:09 CRITICAL path length is 12 tasks",
+        "3 rows contain NaN and were imputed",
+        "NaN detected in gradients, loss scale reduced",
+        "column age contains NaN, rows removed",
+        "Non-finite values found in 2 cells and masked",
+        "Maximum number of function evaluations has been exceeded.",
+        "Maximum number of restarts exceeded",
+        "=== NUMBER OF STEPS FAILED = 0 ===",
+        "*** JOBS ABORTED 0",
+        "*** ALL PREVIOUS FAILED runs are listed below",
+        "=== TRAINING STOPPED EARLY ===",
+        "Validation error: see figures/val.png",
+        "Max error: within tolerance",
+        "Mesh error: below 1e-6 everywhere",
+        "Error checking enabled",
+        "Error reporting to stdout",
+        "Error logging at /scratch/log.txt",
+        "Error decreasing steadily over the last epochs",
+        "prog: Error correction active",
+        "lmp: ERROR log goes to file",
+        "solve.c: Error handling enabled",
+        "cudnn not found in the environment",
+        "Some values cannot be plotted.",
+        "E: Energy is -15.2",
+        "Failed trials so far, info: 3",
+        "Error estimates: stat = 12",
+        "Error norms info = 5",
+        "libfabric:7:1701985650::core:core:fi_getinfo_():100<warn> no provider with the highest priority, unable to use efa",
+        "CRITICAL:optuna:best trial is 5",
+        "exception: none raised",
+        "Custom exception: handled by retry",
+        "The model has not been saved",
+        "The checkpoint was not written because the run is a test",
+        "No checkpoint specified, starting from scratch",
+        "No seed given",
+        "This run does not use mixed precision",
+        "These numbers should not be compared with those of release 2",
+        "The results are not normalised",
+        "The best model must be copied by hand",
+        "Your results may not be final",
+        "Number of failed trials: 0",
+        "All tests passed, none failed",
+        "None failed.",
+        "Errors: 0",
+        "Errors 0, warnings 2",
+        "Failures: none",
+        "Fatal errors: none",
+        "Done. 3 files were skipped because they could not be read.",
+        "Missing values were imputed",
+        "Missing keys: []",
+        "Unexpected keys in the state dict: none",
+        "Invalid samples dropped: 4",
+        "Failed to improve for 10 epochs, stopping early",
+        "Duplicate rows were merged",
+        "Not enough improvement, so training stops here",
+        "Expected improvement found at x = 0.3",
+        "Expected run time was 3 h but it took 2 h",
+        "Time to failure",
+        "The run ended without failure",
+        "iteration 50: tolerance reached, aborting.",
+        "Target accuracy not reached in epoch 30, best 0.91",
+        "gzip: stdin: decompression OK, trailing garbage ignored",
+        "xz: out.xz: 500 MiB in 3 s",
+        "zstd: processed 5 files",
+        "7z: Everything is Ok",
+        "kinit: credentials renewed",
+        "umount: /mnt/x unmounted",
+        "mount: /scratch is already mounted",
+        "config.yaml: line 5: key learning_rate overrides the one above",
+        "mesh: 12 x 12 x 12",
+        "INFO: optional settings in /etc/tool.conf: No such file or directory",
+        "Summary: failed runs are listed in failed.txt",
+        "Unable to improve the bound any further",
+        "Aborted trials will be repeated by the next job",
+        "3 of 100 fits were rejected. Their numbers are in rejected.txt",
+        "That is not a problem",
+        "This is not the final version of the table",
+        "[info] failed checks: none",
+    ],
+)  # fmt: skip
+def test_the_last_line_of_a_run_that_went_well_is_no_cause(line: str) -> None:
+    assert [is_cause(*above, line) for above in ABOVE] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[train] No such checkpoint in the folder",
+        "[train] failed to bind the port",
+        "2031-05-06 07:08:09,123 - root - ERROR - counter store is gone",
+        "the loss became NaN",
+        "=== OCEAN MODEL FAILED ===",
+        "Parser error: line ends in a comment",
+        "Validation error: the field rate is required",
+        "lmp: ERROR log file is not writable",
+        "E: Unable to locate package tool",
+        "Failed to invert the matrix, info = 3",
+        "xz: a.tar.xz: File format not recognized",
+        "CRITICAL:pool:worker has crashed",
+        "The tag DP is not defined in the header",
+        "Unexpected end of file",
+        "No reference genome given!",
+        "./run: line 3: SHARDS: unbound variable",
+    ],
+)
+def test_an_error_in_the_place_of_an_error_is_one(line: str) -> None:
+    assert [is_cause(*above, line) for above in ABOVE] == [True, True]
+
+
+ORDINARY = (
+    "INFO:trainer:step {} loss 0.{} lr 0.0001 grad norm 1.{}",
+    "2031-05-06 07:08:09,{} INFO: step {} of {} done",
+    "2031-05-06 07:08:09 DEBUG: stat: {} err: 0.{} info: {}",
+    "[data] node {} has infinite samples: {} of {}",
+    "step {} err=0.{} loss NaN grad NaN lr 0.{}",
+    '{{"step": {}, "loss": {{"a": 0.{}}}, "n": {}}}{{}}',
+    "LICENSE: Tokenizer {} of part {} at {}",
+    "mesh: {} x {} x {}",
+    "hash: ab{}cd{} refresh: {}",
+    "[trainer] now at iteration {} of {}, no further epochs before {}",
+)
+
+
+def test_ordinary_lines_reach_no_family() -> None:
+    lines = [form.format(n, n + 1, n + 2).encode() for n in range(40) for form in ORDINARY]
+    hits = blocks.TriggerSieve(families.TRIGGERS).hits(lines)
+    assert [lines[hit] for hit in hits] == []
