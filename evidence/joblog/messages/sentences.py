@@ -19,7 +19,7 @@ def names_error(text: str) -> bool:
     return _WORDS.search(text) is not None
 
 
-_SUBJECT = r"(?:The|This|That|These|Your|An?|All|Each|Every|Only|Option|Parameter|Argument|File|Number|Length|Input|[A-Z]{2,12}|-{1,2}\w[\w-]{0,40}|[\"'`]\S{1,200})\b.{0,200}?"
+_SUBJECT = r"(?:The|This|That|These|Your|An?|All|Each|Every|Only|Option|Parameter|Argument|File|Number|Length|Input|[A-Z]{2,12}|-{1,2}\w[\w-]{0,40}|[\"'`]\S{1,200})\b[^;]{0,200}?"
 _STATE = r"(?:an? (?:valid|legal|known|recogni[sz]ed|supported|directory|file|number|integer|regular|multiple)|valid|defined|declared|recogni[sz]ed|supported|allowed|permitted|implemented|found|compatible|consistent|readable|writable|sorted|sufficient|equal|in (?:the )?(?:range|list|right format)|specified|initiali[sz]ed|accessible|executable|symmetric|positive|divisible)"
 _DONE_TO = r"(?:read|opened|found|used|parsed|converted|loaded|processed|created|written|determined|allocated|resolved|accessed|satisfied|continued|started|executed|applied|combined|located|reached|computed|calculated|inverted|solved|imported|initiali[sz]ed|larger|smaller|less|greater|negative|zero|empty|both|specified|given|set)"
 _REFUSED = re.compile(
@@ -29,7 +29,7 @@ _REFUSED = re.compile(
     r"|No .{0,60}\b(?:files?|folder|directory|input|output|names?|sequences?|options?|arguments?|command|mode|path|reference|genome|structure|atoms?|parameters?|method|action|target|database|index|reads?|mesh|species|region)\b.{0,20} (?:specified|given|provided|supplied)[.!]{0,3}$|(?:No|no) (?:mesh|input|files?|data|reads?|sequences?|atoms?) found[.!]{0,3}$"
     rf"|{_SUBJECT}\b(?:(?:is|are|was|were)(?: not|n't) {_STATE}|(?:has|have)(?: not|n't) been (?:defined|declared|specified|initiali[sz]ed|implemented|allocated)|(?:do|does)(?: not|n't) (?:exist|match|contain|agree|fit|support|accept|conform|correspond|allow|have (?:enough|permission|the required|a valid))"
     rf"|(?:cannot|can not|can't|could not|must not|may not) be {_DONE_TO}|(?:cannot|can not|can't|could not) (?:read|open|find|use|load|parse|write|create|handle|allocate|determine|access)|must (?:have|contain|match|be (?:positive|an? |[<>=]|at least|at most|between|one of|the same|of the|specified|given|set|defined|provided|greater|less|larger|smaller|equal|odd|even|in |divisible|integers?|non|unique|square|finite|sorted))|(?:can|may) only be (?:used|given|specified|set|applied|run|called)|not (?:recogni[sz]ed|compatible|defined|implemented|consistent|found))"
-    r"(?=\W|$))"
+    r"(?!\s?[:=]\s?\d)(?=\W|$))"
 )
 """How a program refuses its input or its options in a sentence; it counts only as the log's last."""
 _RESOLVED = re.compile(
@@ -45,9 +45,9 @@ _COMPOUND = re.compile(
 )
 """A name with "error" in it, the first such word of the line."""
 _HARMLESS = re.compile(
-    r"\b(?:fail(?:ed|ures?)|errors?|exceptions?|missing|invalid|unexpected|unrecogni[sz]ed|aborted|undefined|duplicate|nans?)\b[^:=]{0,40}[:=]\s{0,4}(?:\[\]|\{\}|\(\)|none\b|nothing\b|no\b|nil\b|ok\b|see\b|within\b|below\b|small\b|handled\b)|\bnone (?:\w{1,12} )?(?:failed|raised|found|detected|encountered|aborted|missing|invalid)\b|^(?:failures?|errors?|failed) 0\b"
+    r"\b(?:fail(?:ed|ures?)|errors?|exceptions?|missing|invalid|unexpected|unrecogni[sz]ed|aborted|undefined|duplicate|nans?)\b[^:=]{0,40}[:=]\s{0,4}(?:\[\]|\{\}|\(\)|none\b|nothing\b|no\b|nil\b|ok\b|see\b|within\b|below\b|small\b|low\b|tiny\b|handled\b)|[:=]\s{0,3}none[.!]?$|\boff[.!]?$|\b(?:are|is|were|was) (?:stored|saved|kept|written|mapped|moved|in) (?:in|to|into|as|table|\S{1,60}\.\w{2,5}$)|\b(?:failed|invalid|missing|unexpected|aborted|rejected) (?:\w{2,20} )?(?:\w{2,20}s|fraction|rate|share):? [\d.]{1,12}%?$|\bnone (?:\w{1,12} )?(?:failed|raised|found|detected|encountered|aborted|missing|invalid)\b|^(?:failures?|errors?|failed) 0\b"
     r"|\b(?:with)?in (?:the |its |their )?(?:\w{1,20} )?toleran\w{2,3}\b|\b(?:imputed|masked|clipped|clamped|filtered|(?:were|was|rows|columns|samples|values|cells|entries|and) (?:dropped|removed|excluded|replaced|filled|merged|repaired)|(?:dropped|removed|excluded):|scaled? (?:down|reduced|halved)|(?:are|is) listed|listed below|will be (?:repeated|rerun|re-run|tried again))\b"
-    r"|\b(?:stopping early|early stopping|stopp?(?:ed|ing) early|no improvement|(?:to|not|cannot be) improved?|improve .{0,40}(?:any )?further|not improved?|from scratch|as (?:expected|intended|requested)|on purpose|by design|recovered|(?:tolerance|convergence|target|goal|patience|budget|accuracy) (?:is |was |has been )?(?:reached|met|satisfied)|criteri\w{1,2} (?:is|was|were|are)?\s?(?:not )?(?:reached|met)|target \w{1,20} not reached)\b",
+    r"|\b(?:stopping early|early stopping|stopp?(?:ed|ing) early|improvements?|(?:better|best) (?:solution|state|value|model|one|split)|runs? on the CPU|target \w{1,20} (?:is |was |has been )?reached|(?:to|not|cannot be) improved?|improve .{0,40}(?:any )?further|not improved?|from scratch|as (?:expected|intended|requested)|on purpose|by design|recovered|(?:tolerance|convergence|target|goal|patience|budget|accuracy) (?:is |was |has been )?(?:reached|met|satisfied)|criteri\w{1,2} (?:is|was|were|are)?\s?(?:not )?(?:reached|met)|target \w{1,20} not reached)\b",
     re.IGNORECASE,
 )
 """Ordinary words: a count of none, what was done about it, an end on purpose."""
