@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import error_line, grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import languages
+from probing_cluster.evidence.joblog.messages import languages, sentences
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
@@ -25,36 +25,27 @@ _OTHERS = 3
 _MEANING = "The output ends with this error; the program does not say more, and no known form fits."
 _FAR = 16
 """Without another sign of a bad end, an error must stand within so many lines of the log's end."""
-_NAME = (
-    r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\])?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
-)
-_WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
+_NAME = r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\]| [a-z][\w-]{1,20})?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
+_WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|fail to|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
 _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
-    r"(?:(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
-    r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|from|[a-z]{3,14}ing|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
+    r"(?:(?:An? )?(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
+    r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|(?!handling|reporting|checking|logging|correcting|estimating|scaling|decreasing|falling|remaining|dropping|increasing|rising|growing|being|including)\w{2,20}ing|from|(?:has )?occurr?ed|encountered|detected|you|your|the|this|unable|unknown|invalid|cannot|could|failed)\b| [A-Z][A-Z_]{2,24}\b| [1-9]\d{0,5}\b|\s{0,6}[:!#(*)]|,(?= (?:you|your|the|this|that|an?|no|not|can\w{0,3}|could|unable|invalid|unknown|missing|wrong|too|must|expected|file|failed|only|bad)\b))"
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|! |\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
     rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
-    r"|(?:\W{1,3} )?(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused)(?: with (?:an? )?(?:error|exception))?: (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
+    r"|(?:\W{1,3} )?(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused)(?: with (?:an? )?(?:error|exception))?[:.] (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
     rf"|\[file \S{{1,200}}, line \d{{1,7}}\]: {{1,8}}[A-Z]|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
-    r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
-    r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
+    r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|(?!(?:Validation|Test|Train|Max|Min|Mean|Average|Rel|Abs|Total|Final|Root|Standard|Squared|Energy|Force|RMS|Predict|Reconstruct|Estimat|Generali|Approximat|Discreti|Truncation|Interpolat|Fit|Residual|Median|Sampling|Statistical)\w{0,12} error: (?!.*\b(?:required|invalid|missing|must|not|failed)\b))[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
+    r"|.{0,200}\b(?i:not (?:achieved|(?<!criterion not )(?<!limit not )(?<!target not )(?<!patience not )reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
 _TAIL = re.compile(
-    r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave |\b(?:might|may|seems to|appears to) be )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted)[.!]{0,3}$"
-    r"|[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be [a-z]{4,14}[.!]{0,3}$"
-    r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|environment|director(?:y|ies)|folder))[.!]{0,3}$"
+    r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave |\b(?:might|may|seems to|appears to) be )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted|(?:very )?serious problems?)\s?[.!]{0,3}$"
+    r"|(?!(?i:none|nothing|zero|never|not|has|have|was|\d{1,9}) )[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be (?!plotted|shown|displayed|drawn|compared|improved|excluded|undone|changed|guaranteed|verified|reproduced|ruled)[a-z]{4,14}[.!]{0,3}$"
+    r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|director(?:y|ies)|folder))[.!]{0,3}$"
 )
-_ANYWHERE = re.compile(
-    r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
-    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
-    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match|recogni[sz]ed|in \w{1,20} format)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
-    re.IGNORECASE,
-)
-"""Words of errors; before a bad end they count anywhere in a line."""
 _ENDING = re.compile(
-    r"STOP {1,4}(?!0+$)\d{1,6}$|\W{0,12}(?:[\w.-]{1,40},? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
+    r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
     r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
 )
 """A bad end without its reason."""
@@ -67,9 +58,9 @@ _WHY_IT_LEAVES = re.compile(
     re.IGNORECASE,
 )
 _NONE = re.compile(
-    r"^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
-    r"|\b(?:error|failures?|failed|invalid|missing)s?[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
-    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed(?! (?:on|at) line)|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
+    r": \[{1,2}: |^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\busing (?:the |its )?defaults?\b|\bdebug\b|\bINFO\b(?!/| tag| field| column)|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
+    r"|\b(?:error|failures?|failed|invalid|missing)s?(?!:)[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
+    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed(?! (?:on|at) line)|failures|missing|invalid|aborted|undefined|unexpected|unrecogni[sz]ed|exceptions)\b[^:=.]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
 """Numbers that are called errors, and mere notes."""
@@ -114,9 +105,9 @@ _LISTS = re.compile(
     r"^\s*$|^frame #\d|^Exception raised from \S|(?:^|[\s:>])(?:(?:[Ss]talled|[Mm]issing) (?:ranks|ops|tensors)\b|\d{1,8}: ?\[|\[missing ranks:)"
 )
 _BOX_LINES = 6
-_RULE = re.compile(r"\s{0,8}[-=*#]{8,120}\s*$")
+_RULE = re.compile(r"\s{0,8}[-=*#!]{8,120}\s*$")
 _NOTED = re.compile(
-    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s|VERBOSE: |.{0,120}\bUCX {1,4}(?:DIAG|INFO|DEBUG|TRACE)\b)"
+    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s|VERBOSE: |\[[WMIDV]::\w|.{0,120}\bUCX {1,4}(?:DIAG|INFO|DEBUG|TRACE)\b)"
 )
 """A logger's note: whatever its words, no error."""
 _INFORMED = re.compile(r"\s*(?:INFO|DEBUG) {1,3}\d\d-\d\d \d\d:\d\d:\d\d ")
@@ -156,7 +147,7 @@ def only_ends(finding: JobFinding) -> bool:
 
 
 _RUNNER = re.compile(
-    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: command '.{1,200}' failed with|Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
+    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: creating server: |error: command '.{1,200}' failed with|Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
 )
 
 
@@ -165,9 +156,8 @@ def is_ending(text: str) -> bool:
     return _ENDING.match(_LEVEL.sub("", _plain(text))) is not None
 
 
-def _is_error(text: str, *, ended: bool) -> bool:
-    """Whether the line is an error; `ended`: a bad end is known to follow."""
-    body = _plain(text)
+def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
+    """Whether the line can be an error at all: no note, no speech, no progress, and no form that another family judges."""
     if not 8 <= len(body) <= _MAX_CHARS or (_NONE.search(body) and not _CALL_FAILED.search(body)):
         return False
     if mention.is_speech(body) or (mention.is_speech(text) and not ended):
@@ -176,9 +166,19 @@ def _is_error(text: str, *, ended: bool) -> bool:
         return False
     if mention.begins_with_speaker(body) or progress.is_progress(text):
         return False
-    if _NOTED.match(body) or _INFORMED.match(text):
+    return not (_NOTED.match(body) or _INFORMED.match(text))
+
+
+def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
+    """Whether the line is an error; `ended`: a bad end is known to follow; `last`: it is the log's last line."""
+    body = _plain(text)
+    if not _is_candidate(text, body, ended=ended):
         return False
-    if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
+    if (ended or body.startswith("STOP ")) and sentences.names_error(body):
+        return True
+    if sentences.is_harmless(body):
+        return False
+    if last and sentences.refuses(body) and not _went_well(body):
         return True
     return any(form.match(body) for form in (_WORD, _TAIL, _CALL_FAILED))
 
@@ -311,9 +311,11 @@ class Tail:
         return len(others) <= _OTHERS and not any(progress.is_progress(o) or _went_well(o) for o in others)
 
     def _boxed(self) -> JobFinding | None:
-        """The sentence between two drawn rules right above the last line."""
+        """The sentence between two drawn rules right above the last line, or between such a rule and that line."""
         words = [(line, text) for line, text in self._lines if text.strip()][-_BOX_LINES:-1]
         rules = [_RULE.match(text) is not None for _, text in words]
+        if rules[-2:] == [True, False]:
+            return _made(labels.strip(*words[-1]))
         for index in range(len(words) - 2, 0, -1):
             if not rules[index] and rules[index - 1] and rules[index + 1]:
                 return _made(labels.strip(*words[index]))
@@ -337,9 +339,11 @@ class Tail:
             below, current = current, text
             if looked_at > _FAR and found is None and ending is None and not ended:
                 break
-            if mention.is_repeated(text, [earlier for _, earlier in lines[:index]]):
+            above_it = [earlier for _, earlier in lines[:index]]
+            if mention.is_repeated(text, above_it) or (not ended and sentences.is_warned(text, above_it)):
                 break
-            if found is None and _ENDING.match(_plain(text)) and not _NONE.search(text):
+            well = _NONE.search(text) or sentences.is_harmless(text)
+            if found is None and _ENDING.match(_plain(text)) and not well:
                 ended, ending = True, (line, text)
                 reasons = [held for held in lines[index + 1 :] if _REASON.match(held[1])]
                 found = reasons[0] if reasons and not _went_well(reasons[0][1]) else None
@@ -351,7 +355,7 @@ class Tail:
                 # The heading of a column of numbers.
                 continue
             leaves = looked_at == 2 and _LEAVES.match(below) and _WHY_IT_LEAVES.search(text)
-            if _is_error(text, ended=ended or bool(leaves)):
+            if _is_error(text, ended=ended or bool(leaves), last=looked_at == 1):
                 found = line, text
                 continue
             if progress.is_progress(text) or _went_well(text):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.messages import python
+from probing_cluster.evidence.joblog.messages import python, sentences
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
@@ -87,7 +87,7 @@ def _last_word(record: Record) -> JobFinding | None:
 class TrailingErrors:
     """Follows frames without a traceback's head and keeps the error that may have ended the log."""
 
-    def __init__(self, recent: Iterable[str] = ()) -> None:
+    def __init__(self, recent: Reversible[str] = ()) -> None:
         self._recent = recent
         """The lines read last, kept by the reader."""
         self._progress = progress.LogProgress()
@@ -166,6 +166,8 @@ class TrailingErrors:
             return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
+            if word and word.role is not LineRole.EXIT and sentences.is_warned(record.text, self._recent):
+                return None
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 listed = record.text.split()[:3] == self._listed or self.outlived(word.message)
                 if self._last is None and not listed:

@@ -34,7 +34,7 @@ _HEAD = re.compile(
     r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|={2,6}>{2,6} : (?:E R R O R|ERROR)$|╭─{1,3} (?:[A-Z][a-z]{2,20} )?[Ee]rror ─{2,400}╮$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?:(?!Norm|Mean|Max|Min|Rel|Abs)[A-Za-z][\w.]{1,20}-)?(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
-    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: (?:Called CmiAbort|Caught Signal) -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
+    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: (?:Called CmiAbort|Caught Signal) -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Exiting\.{4,20}$|ABOR1 CALLED$|-{3,10} EEEE -{3,10} G4Exception-START\b.{0,40}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Range checking error \(possible bug\)|Program error|API error) ?(?:\(bug\) ?)?: ?$"
 )
 """A heading alone on its line; the error is on one of the next lines."""
@@ -96,7 +96,7 @@ _STOPS = re.compile(
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
-    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) (?!ANALYSIS|SUMMARY|STATISTICS|REPORT|RATES?:|TABLE|METRICS?:|COUNTS?:)[A-Z][A-Z_\d]{3,20}: \S|\|?\s{0,4}LAPACK: Routine \S{2,20} failed|Loss is (?i:nan|[+-]?inf)\w{0,5}, (?:stopping|aborting|exiting)|ABNORMAL END: S/R \S|\*{1,4} ?(?:ERROR|Error) ?\*{1,4} {0,4}\S"
+    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) (?!ANALYSIS|SUMMARY|STATISTICS|REPORT|RATES?:|TABLE|METRICS?:|COUNTS?:)[A-Z][A-Z_\d]{3,20}: \S|\|?\s{0,4}LAPACK: Routine \S{2,20} failed|Loss is (?i:nan|[+-]?inf)\w{0,5}, (?:stopping|aborting|exiting)|ABNORMAL END: S/R \S|[*=#!]{1,8} ?(?:(?:FATAL|Fatal) )?(?:ERROR|Error) ?[*=#!]{1,8}:? {0,4}(?!system call)(?=[^\s\d.+*=#!:-])"
     r"|OpenCV(?:\(\S{1,20}\))? (?:ERROR|Error): \S|BLAST Database error: |BLAST (?:query|engine)(?:/options)? error: |Command line argument error: "
     r"|(?:Unrecognized|Undefined) (?:function or variable|function|method, property, or field|field name) '[^']{1,80}'|Undefined function '[^']{1,80}' for input"
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
@@ -105,15 +105,15 @@ _STOPS = re.compile(
     r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
-_BOXED = re.compile(r"current input line :\s*$")
-"""NWChem's message about the input line at which it stopped; the reason is in the box above."""
+_BOXED = re.compile(r"current input line :\s*$|CHECK IN FILE : \S{1,300}$")
+"""What NWChem and ABACUS print below the reason; that is in the box above."""
 _SETTING = re.compile(
     r"MPICH (?:ERROR|Error): .{0,300}?(?:[Uu]nable to use (?:an? |the )?[A-Z]{2,30}_[A-Z_]{2,60}|\benvironment variable\b|\b[A-Z]{2,30}_[A-Z_]{3,60}\b.{0,60}\b(?:invalid|unsupported|not supported|must|requires?)\b|\bnot confined to\b)"
 )
 """Cray's MPI about a setting that the job's layout does not fit."""
 _BOTCHED = re.compile(
     r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: (?:MPI_COMM_WORLD rank|Rank \d{1,8}\S{0,20} is aborting with error code)|--- Stop Module: .{1,200} /rc=(?!0\b|_RC_(?:ALL_IS_WELL|INVOKED_OTHER_MODULE|CONTINUE_\w{1,20}|DO_TASKS|EXIT_EXPECTED|EXIT_UNIX_LOOP)_)\S|Command exited with non-zero status [1-9]\d{0,2}$|exit status [1-9]\d{0,2}$|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
-    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
+    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|call exitt: dying|% Execution halted at\b|>?\s{0,4}stop error$|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """A bad end without a reason."""
 _HEAP = re.compile(
@@ -141,6 +141,8 @@ def _mpi(found: re.Match[str], record: Record) -> JobFinding | None:
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which such a code, its library or a crash handler reports that it stops."""
     text = record.text.strip()
+    if text.startswith("| ") and text.endswith(" |") and text.count("|") == 2:
+        text = text[1:-1].strip()  # VASP draws a box around its messages
     if mention.begins_with_speaker(text):
         return None
     if _HEAD.match(text):
@@ -191,15 +193,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
-        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error=", "rrors ",
+        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Exiting....", " CALLED", "Exception-START", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error =", "Error=", "rrors ",
         "Foam::sig", "OpenCV", "Out of bounds values", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "API error", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
-        "Fatal error in ", "MPICH ERROR", "MPICH Error", "current input line", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
+        "Fatal error in ", "MPICH ERROR", "MPICH Error", "current input line", "CHECK IN FILE", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
         "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
-        "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
+        "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "stop error", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),
     read=read,

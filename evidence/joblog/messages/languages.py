@@ -37,6 +37,7 @@ _RUNTIMES = re.compile(
     r"|1525-\d{3} The \w{1,20} statement on the file "
     r"|jwe\d{4}i-[us] "
     r"|terminate called after throwing an instance of '(?:std::(?!(?:runtime|system)_error|bad_alloc|exception\b)[\w:<>]{1,80})'"
+    r"|libc\+\+\S{0,12}: terminating (?:due to|with) (?:an )?(?:uncaught|unexpected) (?:foreign )?exception"
     r"|panic: \S"
     r"|LLVM ERROR: \S"
     r"|fatal error: (?:all goroutines are asleep|concurrent map|runtime: |unexpected signal)"
@@ -85,9 +86,9 @@ _HEAD = re.compile(
     r"|\s{0,8}(?:[Ee]rror: )?unable to load shared object '[^'\n]{1,300}':$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
     r"|(?:>> ?)?\{?Error using {1,3}(?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
-    r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
-    r"|from\s{1,4}\w[\w :]{0,60}: error #\s{1,12}-?\d{1,7}$"
-    r"|(?:FINISH|ABORT|FATAL|ERROR|Fatal error|Error|Abort) (?:called|raised|thrown|reported|detected) (?:from|by|on|in) (?:PE|rank|process|task|node)\b[ :=#]{0,3}\d{1,8}[.: ]{0,3}$"
+    r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}(?:[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?|\w[\w :]{0,80} \(-?\d{1,7}\))[ :]{0,3}$"
+    r"|from\s{1,4}\w[\w :]{0,60}: error #\s{1,12}-?\d{1,7}$|\*\s{1,4}\[ABORT\](?:\s{1,90}\*)?$|\+{3} \w{1,20} error$"
+    r"|\w{0,20}ABORT: CALLED FROM PROCESSOR\s{1,4}\d{1,8}$|(?:FINISH|ABORT|FATAL|ERROR|Fatal error|Error|Abort) (?:called|raised|thrown|reported|detected) (?:from|by|on|in) (?:PE|rank|process|task|node)\b[ :=#]{0,3}\d{1,8}[.: ]{0,3}$"
     r"|[#*!=-]{2,10} ?(?:FATAL ERROR|Fatal [Ee]rror|ERROR|Error) (?i:in|at|from) (?i:function|routine|subroutine|module|file)\b[ :]{0,3}[^\s:].{0,200}?(?<!\d)[\])]?\s?:?$"
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
 )
@@ -97,7 +98,7 @@ _ABAQUS = re.compile(
 )
 _DRAWN_RULE = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
-    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
+    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)|\+{3} [\w ]{1,40} \+{3}$"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
@@ -130,7 +131,7 @@ _CODES = re.compile(
     r"|\[\d{1,8}\]PETSC ERROR: (?!-|(?:Try option|or (?:see|try)|to get more|configure using|Run with|User provided function|Note: )\b)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
     r"|# UNRECOVERABLE ERROR \(ierr="
-    r"|(?:VERY BAD NEWS! )?internal error in subroutine \S|\*\s{1,4}\[ABORT\]"
+    r"|(?:VERY BAD NEWS! )?internal error in subroutine \S"
     r"|(?!RuleEx|CalledProcess|MissingOutput)[A-Z]\w{1,60}(?:Error|Exception) in (?:rule \S{1,120} in )?(?:line \d{1,7} of (?:file )?\S{1,400}$|file \S{1,400}, line \d)"
     r"|(?:Assertion|Assert|ASSERTION|ASSERT) (?:[Ff]ailed|FAILED|[Ff]ailure|FAILURE) ?[:!] ?(?=\S)(?!.{0,300}\b(?:ignored|skipp|continu))"
     r"|Process (?:exceeded running time limit \(|requirement exceeds? available )"
@@ -311,7 +312,7 @@ FAMILY = grammar.LogFamily(
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
         "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": error #", ": *** [", "ERROR ~", "NotFound: ", "CondaError",
         "NotFoundError: ", "MPI_Abort(", "collective abort", "flux-shell", "MPI_ERR_", "ERROR STOP",
-        "UNRECOVERABLE ERROR", "rror termination", "GLOBAL ERROR", "error in subroutine", "[ABORT]",
+        "UNRECOVERABLE ERROR", "rror termination", "GLOBAL ERROR", "error in subroutine", "[ABORT]", "+++ ", "libc++",
         "Exception in ", "Process exceeded", "Process requirement", "Missing output",
         "temporarily unavailable", "native thread", "main class", "jarfile", "initialization of VM",
         "ERROR", "Error*", "Error in user input", "(unhandled task", "ssertion failed", "ssertion Failed",

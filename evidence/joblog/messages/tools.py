@@ -81,7 +81,7 @@ _LIBRARIES = re.compile(
     re.IGNORECASE,
 )
 _THREADS = re.compile(
-    r"OpenBLAS blas_thread_init: (?:pthread_create failed|ensure that)|INTEL MKL ERROR: Parameter ",
+    r"OpenBLAS blas_thread_init: (?:pthread_create failed|ensure that)|INTEL MKL ERROR: Parameter |(?:\*\* |\{[ \d,]{3,20}\}:\s{1,3})On entry to\s{1,3}\S{2,20}\s{1,3}parameter number\s{1,5}\d{1,3} had an illegal value",
     re.IGNORECASE,
 )
 """Libraries that complain and go on, often not for long."""
@@ -169,7 +169,7 @@ FAMILY = grammar.LogFamily(
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "nown flag", "nown option", "nown argument", "nown command", "zed flag", "zed argument", "zed command", "expected argument", "flag provided", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
-        "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
+        "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR", "On entry to",
         "insufficient memory for the Java", "blas_thread_init", "Assertion ", "INTERNAL ASSERT", "The condition ", "The check ", "The assertion ", "The requirement ", "Error Code ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
         "Error in call to", "Error instantiating", "Error getting", "Error locating", "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
         ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",

@@ -1,0 +1,84 @@
+"""Words in lines without a form of their own: what names an error, what is harmless, how a program refuses its input, and the text below a warning's heading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Reversible
+from itertools import islice
+
+_WORDS = re.compile(
+    r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
+    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
+    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match|recogni[sz]ed|in \w{1,20} format)|no .{1,60}\b(?:specified|given|provided|selected|supplied|found)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs?)\b",
+    re.IGNORECASE,
+)
+
+
+def names_error(text: str) -> bool:
+    """Whether a word for an error stands anywhere in the line; before a bad end, and behind a tool's name, that is enough."""
+    return _WORDS.search(text) is not None
+
+
+_SUBJECT = r"(?:The|This|That|These|Your|An?|All|Each|Every|Only|Option|Parameter|Argument|File|Number|Length|Input|[A-Z]{2,12}|-{1,2}\w[\w-]{0,40}|[\"'`]\S{1,200})\b[^;]{0,200}?"
+_STATE = r"(?:an? (?:valid|legal|known|recogni[sz]ed|supported|directory|file|number|integer|regular|multiple)|valid|defined|declared|recogni[sz]ed|supported|allowed|permitted|implemented|found|compatible|consistent|readable|writable|sorted|sufficient|equal|in (?:the )?(?:range|list|right format)|specified|initiali[sz]ed|accessible|executable|symmetric|positive|divisible)"
+_DONE_TO = r"(?:read|opened|found|used|parsed|converted|loaded|processed|created|written|determined|allocated|resolved|accessed|satisfied|continued|started|executed|applied|combined|located|reached|computed|calculated|inverted|solved|imported|initiali[sz]ed|larger|smaller|less|greater|negative|zero|empty|both|specified|given|set)"
+_REFUSED = re.compile(
+    r"(?!.*:$)(?:\[\w{1,60}\] )?(?:[\w./+-]{1,40}(?: [\w-]{1,20})?: )?(?:(?:Unexpected|Incorrect|Wrong|Too (?:many|few)|Incompatible|Inconsistent|Duplicate|Malformed|Not enough) "
+    r"(?:end|eof|EOF|tokens?|characters?|symbols?|values?|numbers?|lines?|keywords?|arguments?|options?|parameters?|formats?|types?|input|records?|sections?|strings?|responses?|status|exceptions?|syntax|dimensions?|sizes?|passwords?|versions?|order|files?|lengths?|usage|shapes?|indices|index|names?|definitions?|entry|entries|labels?|identifiers?|atoms?|ids?|declarations?|variables?|sequences?|columns?|fields?|memory|space|disk|data|points|processors|cores|slots|ranks|tasks)\b(?!.{0,80}[:=]\s{0,3}(?:\[\]|none|\d))|No such \w|Sorry, \w"
+    r"|Expected .{1,120}?(?:[,;]| but| and) (?:got|found|received|there)\b|(?!.*\b(?:no|any|without|simulat\w{2,4}|until|after|per)\b).{0,80}\b(?:(?:allocation|memory|malloc|open|read|write|convergence|license|network|authentication|communication|input|parse|system|internal|disk|lock|assertion|initiali[sz]ation|checksum|bus|segmentation|decoding) failure|(?:open|read|write|buffer|allocation|memory|parse|format|file) error|[Oo]ut of memory)[.!]?$"
+    r"|No .{0,60}\b(?:files?|folder|directory|input|output|names?|sequences?|options?|arguments?|command|mode|path|reference|genome|structure|atoms?|parameters?|method|action|target|database|index|reads?|mesh|species|region)\b.{0,20} (?:specified|given|provided|supplied)[.!]{0,3}$|(?:No|no) (?:mesh|input|files?|data|reads?|sequences?|atoms?) found[.!]{0,3}$"
+    rf"|{_SUBJECT}\b(?:(?:is|are|was|were)(?: not|n't) {_STATE}|(?:has|have)(?: not|n't) been (?:defined|declared|specified|initiali[sz]ed|implemented|allocated)|(?:do|does)(?: not|n't) (?:exist|match|contain|agree|fit|support|accept|conform|correspond|allow|have (?:enough|permission|the required|a valid))"
+    rf"|(?:cannot|can not|can't|could not|must not|may not) be {_DONE_TO}|(?:cannot|can not|can't|could not) (?:read|open|find|use|load|parse|write|create|handle|allocate|determine|access)|must (?:have|contain|match|be (?:positive|an? |[<>=]|at least|at most|between|one of|the same|of the|specified|given|set|defined|provided|greater|less|larger|smaller|equal|odd|even|in |divisible|integers?|non|unique|square|finite|sorted))|(?:can|may) only be (?:used|given|specified|set|applied|run|called)|not (?:recogni[sz]ed|compatible|defined|implemented|consistent|found))"
+    r"(?!\s?[:=]\s?\d)(?=\W|$))"
+)
+"""How a program refuses its input or its options in a sentence; it counts only as the log's last."""
+_RESOLVED = re.compile(
+    r"\b(?:using|assum(?:ed|es|ing)|selecting|setting|defaults?|turned (?:on|off)|subject to|not be (?:used|written|computed)|doing nothing|disabled|no longer|starting|treated|kept|keeping|leaving|merged|therefore|proceed\w{0,3}|final|yet)\b",
+    re.IGNORECASE,
+)
+"""What the program did instead."""
+_NOUNS = r"errors?|failures?|exceptions?|faults?|critical|severe|alerts?|fatal|nans?"
+_COMPOUND = re.compile(
+    rf"^(?:(?!\b(?:{_NOUNS})\b).){{0,200}}\b(?:{_NOUNS})[ -](?:check(?:s|ing)?|correct(?:ion|ing)|handl(?:ing|ers?)|report(?:s|ing)?|log(?:s|ging)?|counters?|counts?|budget|rates?|estimat\w{{1,4}}|bars?|norms?|metrics?|toleran\w{{2,3}}|thresholds?|detection|recovery|propagation|analysis|model|bounds?|terms?|margins?"
+    r"|paths?|points?|temperatures?|values?|mass|exponents?|pressure|density|levels?|load|weather|decreas\w{1,3}|falling|remain\w{1,3}|dropp\w{2,3}|increas\w{1,3}|growing|is|are|stays?)\b(?!.{0,80}\b(?:fail\w{0,4}|cannot|could|unable|not|invalid|missing|exceed\w{0,3}|too|in)\b)",
+    re.IGNORECASE,
+)
+"""A name with "error" in it, the first such word of the line."""
+_HARMLESS = re.compile(
+    r"\b(?:fail(?:ed|ures?)|errors?|exceptions?|missing|invalid|unexpected|unrecogni[sz]ed|aborted|undefined|duplicate|nans?)\b[^:=]{0,40}[:=]\s{0,4}(?:\[\]|\{\}|\(\)|none\b|nothing\b|no\b|nil\b|ok\b|see\b|within\b|below\b|small\b|low\b|tiny\b|handled\b)|[:=]\s{0,3}none[.!]?$|\boff[.!]?$|\b(?:are|is|were|was) (?:stored|saved|kept|written|mapped|moved|in) (?:in|to|into|as|table|\S{1,60}\.\w{2,5}$)|\b(?:failed|invalid|missing|unexpected|aborted|rejected) (?:\w{2,20} )?(?:\w{2,20}s|fraction|rate|share):? [\d.]{1,12}%?$|\bnone (?:\w{1,12} )?(?:failed|raised|found|detected|encountered|aborted|missing|invalid)\b|^(?:failures?|errors?|failed) 0\b"
+    r"|\b(?:with)?in (?:the |its |their )?(?:\w{1,20} )?toleran\w{2,3}\b|\b(?:imputed|masked|clipped|clamped|filtered|(?:were|was|rows|columns|samples|values|cells|entries|and) (?:dropped|removed|excluded|replaced|filled|merged|repaired)|(?:dropped|removed|excluded):|scaled? (?:down|reduced|halved)|(?:are|is) listed|listed below|will be (?:repeated|rerun|re-run|tried again))\b"
+    r"|\b(?:stopping early|early stopping|stopp?(?:ed|ing) early|improvements?|(?:better|best) (?:solution|state|value|model|one|split)|runs? on the CPU|target \w{1,20} (?:is |was |has been )?reached|(?:to|not|cannot be) improved?|improve .{0,40}(?:any )?further|not improved?|from scratch|as (?:expected|intended|requested)|on purpose|by design|recovered|(?:tolerance|convergence|target|goal|patience|budget|accuracy) (?:is |was |has been )?(?:reached|met|satisfied)|criteri\w{1,2} (?:is|was|were|are)?\s?(?:not )?(?:reached|met)|target \w{1,20} not reached)\b",
+    re.IGNORECASE,
+)
+"""Ordinary words: a count of none, what was done about it, an end on purpose."""
+
+
+def is_harmless(text: str) -> bool:
+    """Whether the line speaks of errors in the words of a run that goes well."""
+    return _HARMLESS.search(text) is not None or is_compound(text)
+
+
+def is_compound(text: str) -> bool:
+    """Whether the line is about something with "error" in its name, which itself did not fail."""
+    return _COMPOUND.search(text) is not None
+
+
+def refuses(text: str) -> bool:
+    """Whether a program refuses its input or its options in this sentence, and does nothing else instead."""
+    return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None
+
+
+_ABOVE_LINES = 3
+_WARNING = re.compile(
+    r"(?:--> FOAM Warning\b.*|Warning messages?:|Message from routine \S{1,60}|[\W_]{0,40}(?:WARNINGS?|Warnings?|NOTE|Note)[\W_]{0,40})$"
+)
+_PLACE_OF_WARNING = re.compile(r"\W*$|\s{2,}(?:From function|in file)\b")
+_CALLS_ITSELF = re.compile(r"\W{0,8}(?:(?i:fatal )?(?:ERROR|Error|error)|FATAL|Fatal|fatal)\b")
+
+
+def is_warned(text: str, before: Reversible[str]) -> bool:
+    """Whether the line is the text of a warning whose heading stands right above."""
+    if _CALLS_ITSELF.match(text):
+        return False
+    above = (line for line in islice(reversed(before), _ABOVE_LINES) if not _PLACE_OF_WARNING.match(line))
+    return _WARNING.match(next(above, "").strip()) is not None
