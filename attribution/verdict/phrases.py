@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import signal as signals
+from collections.abc import Mapping
 
+from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import gpus
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import hostlist, records, vocabulary
 
 _KINDS = {
     "xid": "Xid",
@@ -198,3 +200,26 @@ def sentence(text: str) -> str:
     named = not first.isalpha()
     text = (text if named else text[:1].upper() + text[1:]).rstrip(".")
     return text if text.endswith("…") else f"{text}."
+
+
+_IN_SECONDS_S = 3600.0
+"""An offset of a clock below this is given in seconds."""
+
+
+def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
+    """The summary, with a sentence about the clocks (`offsets_s`: node to seconds ahead)."""
+    sentences = [
+        _of_clocks(offset_s, [n for n in offsets_s if offsets_s[n] == offset_s])
+        for offset_s in sorted(set(offsets_s.values()), key=lambda s: (-abs(s), s))
+    ]
+    return " ".join([text, *sentences[:2]])
+
+
+def _of_clocks(offset_s: float, nodes: list[str]) -> str:
+    where = hostlist.compress(sorted(nodes))
+    if abs(offset_s) > cases.CORRECTED_S:
+        return f"The clock of {where} was more than a day off: nothing there can be dated."
+    # Whoever compares with the node's own log adds or subtracts: a number of seconds is handier than 6 min.
+    length = f"{abs(offset_s):.0f} s" if abs(offset_s) < _IN_SECONDS_S else duration(abs(offset_s))
+    off = f"{length} {'ahead' if offset_s > 0 else 'behind'}"
+    return f"The clock of {where} was {off}: the times of its events are corrected by that."

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
@@ -18,9 +16,6 @@ from probing_cluster.attribution.verdict import (
     taxonomy,
 )
 from probing_cluster.core import digits, hostlist, records, vocabulary
-
-_IN_SECONDS_S = 3600.0
-"""An offset of a clock below this is given in seconds."""
 
 
 def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -58,25 +53,6 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
         f"; then {_ended_by(view, 'the job')}" if view.state in _ENDED_BY and winner.at <= view.end_at else ""
     )
     return phrases.sentence(f"{text}{_by(winner)}{_when(view, winner)}{then}")
-
-
-def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
-    """The summary, with a sentence about the clocks (`offsets_s`: node to seconds ahead)."""
-    sentences = [
-        _of_clocks(offset_s, [n for n in offsets_s if offsets_s[n] == offset_s])
-        for offset_s in sorted(set(offsets_s.values()), key=lambda s: (-abs(s), s))
-    ]
-    return " ".join([text, *sentences[:2]])
-
-
-def _of_clocks(offset_s: float, nodes: list[str]) -> str:
-    where = hostlist.compress(sorted(nodes))
-    if abs(offset_s) > cases.CORRECTED_S:
-        return f"The clock of {where} was more than a day off: nothing there can be dated."
-    # Whoever compares with the node's own log adds or subtracts: a number of seconds is handier than 6 min.
-    length = f"{abs(offset_s):.0f} s" if abs(offset_s) < _IN_SECONDS_S else phrases.duration(abs(offset_s))
-    off = f"{length} {'ahead' if offset_s > 0 else 'behind'}"
-    return f"The clock of {where} was {off}: the times of its events are corrected by that."
 
 
 def _by(winner: claims.Claim) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.attribution.verdict import next_steps, rank_claims, wording
+from probing_cluster.attribution.verdict import next_steps, phrases, rank_claims
 from probing_cluster.core import records
 
 C = records.Confidence
@@ -28,7 +28,7 @@ def test_a_proven_cause_is_at_most_likely(make):
 
 def test_a_clock_that_is_right_is_not_mentioned():
     """Nothing changes."""
-    assert wording.with_clocks("It ended.", {}) == "It ended."
+    assert phrases.with_clocks("It ended.", {}) == "It ended."
     assert next_steps.with_clocks("Resubmit.", {}) == "Resubmit."
     assert [rank_claims.with_clocks(word, {}) for word in C] == list(C)
 
@@ -40,7 +40,7 @@ def test_a_weaker_confidence_stays():
 
 def test_the_worst_clocks_come_first():
     """At most two sentences, of nodes with the same offset together."""
-    found = wording.with_clocks("It ended.", {"n1": 7.0, "n2": -400.0, "n3": -400.0, "n4": 1e9})
+    found = phrases.with_clocks("It ended.", {"n1": 7.0, "n2": -400.0, "n3": -400.0, "n4": 1e9})
     assert found == (
         "It ended. The clock of n4 was more than a day off: nothing there can be dated."
         " The clock of n[2-3] was 400 s behind: the times of its events are corrected by that."
