@@ -265,8 +265,7 @@ class Tail:
 
     def _last_errors(self) -> JobFinding | None:
         """The first of the errors that the log ends with; None if it ends otherwise."""
-        word = self._word(list(self._lines), ended=False)
-        return None if word is not None and self.is_of_page(word.line) else word
+        return None if self.is_of_page(0) else self._word(list(self._lines), ended=False)
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""
