@@ -421,7 +421,7 @@ AS $allocations$
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events, job_id)
         SELECT p_cluster, p_node, a.end_at, a.end_at, 0, CASE WHEN news.of_node THEN NULL ELSE g.job_id END
         FROM given g
-        JOIN probing.job_attempt a ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.end_at >= g.at
+        JOIN probing.job_attempt a ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.end_at + interval '1 second' > g.at -- Slurm cuts its times to whole seconds
         LEFT JOIN probing.job_allocation known
           ON known.cluster = p_cluster AND known.job_id = g.job_id AND known.node = p_node AND known.at = g.at
         CROSS JOIN LATERAL (

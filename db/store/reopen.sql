@@ -9,6 +9,7 @@
 -- OFFSET 0: by the one index that is meant. IS TRUE: nodes are looked up in a hash; a join might compare each attempt with each delivery.
 -- Where no agent beats, a node's last line is its sign of life: a later line says that it lived since the one before; its first line ever,
 -- that it lived for a day, as watched.sql joins the files of a log. What is no line (a start, a drain, a test of the node) says neither.
+-- A node that Slurm gave up may show within an hour that it restarted (attribution's BOOTS_WITHIN).
 -- A delivery of one job's output concerns that attempt alone.
 -- Where events that a verdict might rest on are older than the oldest month kept, it stays if any of its evidence has been dropped.
 WITH taken AS (
@@ -41,7 +42,7 @@ WITH taken AS (
     WHERE last_at - first_at > interval '7 days'
     GROUP BY cluster, node
 ), judged_attempts_nearby AS MATERIALIZED (
-    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, n.node
+    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, a.state, n.node
     FROM (SELECT cluster, unnest(range_agg(tstzrange(first_at - interval '1 day', last_at + interval '8 days', '[]'))) AS near
           FROM evidence_span
           WHERE (cluster, node) NOT IN (SELECT cluster, node FROM away WHERE few)
@@ -55,7 +56,7 @@ WITH taken AS (
     CROSS JOIN LATERAL unnest(a.nodes) AS n(node)
     WHERE ((a.cluster, n.node) IN (SELECT cluster, node FROM evidence_span)) IS TRUE
     UNION ALL
-    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, away.node
+    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, a.state, away.node
     FROM away
     CROSS JOIN LATERAL (SELECT j.* FROM probing.job_attempt j WHERE j.nodes @> ARRAY[away.node] AND j.cluster = away.cluster OFFSET 0) AS a
     WHERE away.few AND a.end_at BETWEEN away.since AND away.until AND a.judged_at IS NOT NULL
@@ -74,7 +75,8 @@ WITH taken AS (
     JOIN probing.verdict v
       ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
     WHERE coalesce(v.window_start_at, a.end_at - interval '10 minutes') - interval '7 days' <= t.last_at
-      AND coalesce(v.window_end_at, a.end_at + interval '5 minutes') >= t.first_at
+      AND greatest(coalesce(v.window_end_at, a.end_at + interval '5 minutes'),
+                   CASE WHEN a.state IN ('NODE_FAIL', 'BOOT_FAIL') THEN a.end_at + interval '1 hour' END) >= t.first_at
     UNION ALL
     SELECT a.cluster, a.job_id, a.submit_at, a.end_at, v.window_start_at, v.evidence
     FROM taken t

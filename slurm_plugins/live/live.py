@@ -144,7 +144,7 @@ class CommandLive:
         for job_id in new[:_MOST_LOGGED]:
             LOG.warning("a job is left out: %s", left_out[job_id])
         if len(new) > _MOST_LOGGED:
-            LOG.warning("a job is left out: and %d more", len(new) - _MOST_LOGGED)
+            LOG.warning("a job is left out: %s", f"and {len(new) - _MOST_LOGGED} more")
         self._left_out = frozenset(left_out)
         return found
 

@@ -136,6 +136,33 @@ def test_a_job_that_ends_in_its_first_second_has_its_output(
     assert LINE in found.summary
 
 
+def test_the_late_prolog_of_a_jobs_first_second_reopens_it(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Its time is behind the end, too."""
+    store.upsert_attempts([make.attempt(start_at=make.end)])
+    judge()
+    report({"stdout": [LINE]}, at=make.end + timedelta(milliseconds=370))
+    assert judge() == 1
+    assert LINE in the_verdict(store).summary
+
+
+@pytest.mark.parametrize(("state", "n_judged"), [("NODE_FAIL", 1), ("FAILED", 0)])
+def test_a_lost_nodes_restart_reopens_its_attempt(
+    store: db_store.Store, postgres_url: str, make: Maker, judge: Callable[[], int],
+    report: Callable[..., None], state: str, n_judged: int,
+) -> None:  # fmt: skip
+    """A node that Slurm gave up may restart within an hour; of other attempts nothing is looked for then."""
+    report()
+    store.upsert_attempts([make.attempt(state=state)])
+    judge()
+    boot = make.event(
+        node="n1", at=make.end + timedelta(minutes=59), kind="node_boot", severity=records.Severity.INFO
+    )
+    delivery.Delivery(postgres_url, "c", "n1").deliver(events=[boot], allocations=[])
+    assert judge() == n_judged
+
+
 def test_a_reading_concerns_only_its_own_start(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:
