@@ -137,7 +137,7 @@ def content(about: MailHeader, report: Report | None, config: settings.Settings)
     return (
         whole
         if about.stage != "correction" or view.verdict is None
-        else _corrected(whole, about, report, view.verdict)
+        else _corrected(_with(whole, summary=_explanation(view)), about, report, view.verdict)
     )
 
 
@@ -196,13 +196,17 @@ def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.Att
         title=f"{which} {view.how_it_ended}: {_short(verdict.summary)}",
         sure=text.sure_so_far(view),
         severity=_severity(verdict),
-        summary=sanitize.clean(f"{view.explanation} {view.elsewhere}".rstrip(), 1000),
+        summary=_explanation(view).removeprefix(_short(verdict.summary)).lstrip(". "),
         evidence=tuple(
             _evidence(e) for e in model.strongest(view.evidence, verdict.evidence, _MOST_EVIDENCE)
         ),
         steps=_steps(report, verdict),
         cost=report.cost.words if report.cost else "",
     )
+
+
+def _explanation(view: attempt_view.AttemptView) -> str:
+    return sanitize.clean(f"{view.explanation} {view.elsewhere}".rstrip(), 1000)
 
 
 def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ...]:

@@ -73,6 +73,17 @@ def test_a_node_that_is_gone_reads_no_output(mailing: context.Context, box: mail
     assert len(box.mails) == 1
 
 
+def test_a_mail_gives_each_sentence_once(mailing: context.Context, box: mail_server.Box) -> None:
+    """Its title is the verdict's first sentence; the others follow, in the text and in the page."""
+    owe(mailing)
+    summary = "The program exited with code 1. Its last line: start vm"
+    judge(mailing, attempt(mailing), **UNREAD | {"summary": summary, "log_read": True})
+    owners.run(mailing)
+    page = box.message().get_body(("html",)).get_content()
+    for part in (text_of(box), page.partition("<body")[2]):
+        assert part.count("exited with code 1") == part.count("Its last line: start vm") == 1
+
+
 def test_a_mail_from_before_the_reading_is_corrected_once(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
