@@ -20,7 +20,7 @@ _LAST = re.compile(
     r"|sudo: (?!unable to resolve host)\S|timeout: (?:sending signal|failed to run)\b"
     r"|cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b|% (?:Variable is undefined|Attempted to|Unable to|Type conversion error|Program caused|Syntax error|Execution halted at)\b"
     r"|(?:\*\* |\{[\s\d,-]{3,40}\}:\s{1,4})?On entry to \S{3,20},? parameter number\s|BLACS ERROR '|[A-Z]\w{2,20}: Call to \S{3,20} failed\b"
-    r"|\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])"
+    r"|(?:[\w.-]{1,40} ){1,2}(?i:error) on (?i:rank|task|process|PE) \d{1,8}\b[^:\n]{0,300}(?::\d{1,7}\)?)?: (?=[A-Za-z])|\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])"
     r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?|Error(?=:))(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
     r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
     r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
