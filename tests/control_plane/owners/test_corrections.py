@@ -9,7 +9,7 @@ import mail_server
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.owners import answers, handover
+from probing_cluster.control_plane.owners import corrections
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import records
 from tests.control_plane.owners.test_answers import (
@@ -20,6 +20,7 @@ from tests.control_plane.owners.test_answers import (
     later,
     mailing,
     owe,
+    pending,
     request,
     text_of,
 )  # fmt: skip
@@ -62,7 +63,7 @@ def test_a_mail_waits_until_the_output_is_read(mailing: context.Context, box: ma
     later(mailing, 3600)
     owners.run(mailing)
     assert len(box.mails) == 1
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_a_node_that_is_gone_reads_no_output(mailing: context.Context, box: mail_server.Box) -> None:
@@ -93,7 +94,7 @@ def test_a_mail_from_before_the_reading_is_corrected_once(
     owners.run(mailing)
     assert len(box.mails) == 1
     judge(mailing, made, **READ)
-    kept = handover.box(mailing.config).pending()
+    kept = corrections.box(mailing.config).pending()
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == 2
@@ -104,9 +105,9 @@ def test_a_mail_from_before_the_reading_is_corrected_once(
         assert part in text
     assert "What it cost" not in text
     assert box.message(0)["References"] == box.message(1)["References"]
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
     for one in kept:  # of a service that died between the mail and its note
-        handover.box(mailing.config).update(one)
+        corrections.box(mailing.config).update(one)
     owners.run(mailing)
     assert len(box.mails) == 2
 
@@ -151,7 +152,7 @@ def test_a_mail_is_corrected_also_if_the_output_had_been_read(
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 2
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_a_correction_waits_for_the_output_as_a_mail_does(
@@ -167,7 +168,7 @@ def test_a_correction_waits_for_the_output_as_a_mail_does(
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == 2
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 @pytest.mark.parametrize("is_away", [False, True])
@@ -179,11 +180,11 @@ def test_output_that_is_read_an_hour_later_corrects_nothing(
     later(mailing, 3600)
     if not is_away:
         owners.run(mailing)
-        assert handover.box(mailing.config).pending() == []
+        assert pending(mailing) == []
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 1
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, box: mail_server.Box) -> None:
@@ -199,14 +200,14 @@ def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, 
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 1
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_no_recipient_gets_a_storm_of_corrections(
     mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what ends many jobs at once; the next hour has room again."""
-    monkeypatch.setattr(answers, "_CORRECTIONS", 2)
+    monkeypatch.setattr(corrections, "_MOST", 2)
     environment = request()["environment"]
     assert isinstance(environment, dict)
     for job in range(10, 14):
@@ -222,7 +223,7 @@ def test_no_recipient_gets_a_storm_of_corrections(
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == 6
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
     later(mailing, 3600)
     made_later = mailed_unread(mailing)
     judge(mailing, made_later, **READ)
