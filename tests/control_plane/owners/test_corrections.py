@@ -9,7 +9,7 @@ import mail_server
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.owners import corrections
+from probing_cluster.control_plane.owners import corrections, job_facts
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import records
 from tests.control_plane.owners.test_answers import (
@@ -229,3 +229,61 @@ def test_no_recipient_gets_a_storm_of_corrections(
     judge(mailing, made_later, **READ)
     owners.run(mailing)
     assert len(box.mails) == 8
+
+
+def array_task(
+    service: context.Context, raw: int, task: int, verdict: Mapping[str, Any], *, is_mailed: bool = False
+) -> records.JobAttempt:
+    """A task of array 7 that failed; with its mail, if its job asked for ARRAY_TASKS."""
+    subject = (
+        f"Slurm Array Task Job_id=7_{task} ({raw}) Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
+    )
+    environment = {**request()["environment"], "SLURM_JOB_ID": raw, "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    if is_mailed:
+        owe(service, subject=subject, environment=environment)
+    made = attempt(service, job_id=raw, array_job_id=7, array_task_id=task, run_key=f"7_{task}")
+    judge(service, made, **verdict)
+    return made
+
+
+def test_no_other_task_of_the_array_corrects_a_mail(mailing: context.Context, box: mail_server.Box) -> None:
+    """An array's number is the raw id of its last task, too, whose mail had its own verdict."""
+    array_task(mailing, 8, 1, {**UNREAD, "cause": "oom_host", "log_read": True})
+    array_task(mailing, 7, 9, {**UNREAD, "log_read": True}, is_mailed=True)
+    array_task(mailing, 9, 2, READ)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    later(mailing, 11)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert "job 7_9" in str(box.message()["Subject"])
+    assert "user program" in text_of(box)
+    assert len(corrections.box(mailing.config).pending()) == 1
+
+
+def test_no_other_task_of_the_array_answers_a_mail(mailing: context.Context, box: mail_server.Box) -> None:
+    """While accounting does not have its own."""
+    array_task(mailing, 8, 1, READ)
+    subject = "Slurm Array Task Job_id=7_9 (7) Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
+    environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    owe(mailing, subject=subject, environment=environment)
+    owners.run(mailing)
+    assert box.mails == []
+
+
+def test_a_correction_is_held_against_what_its_owner_would_read(
+    mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is found out besides: never 'the verdict changed from X to X'."""
+    made = mailed_unread(mailing)
+    another = attempt(mailing, job_id=8, run_key="8")
+    judge(mailing, another, **READ)
+    monkeypatch.setattr(job_facts.JobFacts, "verdict_on", lambda _self, _of: another_verdict)
+    (another_verdict,) = mailing.store.verdicts(job_ids=[8])
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert len(corrections.box(mailing.config).pending()) == 1
+    judge(mailing, made, **{**READ, "cause": "oom_host"})
+    later(mailing, 11)
+    owners.run(mailing)
+    assert "to system software (oom host)" in " ".join(text_of(box).split())
