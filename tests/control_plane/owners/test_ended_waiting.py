@@ -90,11 +90,14 @@ def test_a_failed_task_has_not_been_cancelled_in_the_queue(
     assert "job 7_9 died: GPU 3 of n2 fell off the bus" in str(box.message()["Subject"])
 
 
-def test_a_task_that_never_started_finds_its_end(mailing: context.Context, box: mail_server.Box) -> None:
+@pytest.mark.parametrize(("raw", "written"), [(12, "7_3"), (7, "7_3"), (7, "7_[2-5]")])
+def test_a_task_that_never_started_finds_its_end(
+    mailing: context.Context, box: mail_server.Box, raw: int, written: str
+) -> None:
     """Under the array's number, beside tasks of the array that began."""
-    judge(mailing, attempt(mailing, job_id=7, array_job_id=7, array_task_id=9))
-    not_started(mailing, row(mailing, 12, "7_3"))
-    assert handover.put(mailing.config, task_mail(mailing, 12, 3))
+    judge(mailing, attempt(mailing, job_id=8, array_job_id=7, array_task_id=9))
+    not_started(mailing, row(mailing, raw, written))
+    assert handover.put(mailing.config, task_mail(mailing, raw, 3))
     owners.run(mailing)
     assert "Job 7_3 never started: it was cancelled by its owner alice at " in " ".join(text_of(box).split())
 

@@ -14,7 +14,7 @@ import pytest
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import corrections, handover
-from probing_cluster.control_plane.service.tasks.people import owners
+from probing_cluster.control_plane.service.tasks.people import mail, owners
 from probing_cluster.reports import job_ref
 from tests.control_plane.owners.test_answers import attempt, box, judge, later, mailing, owe, request, text_of
 
@@ -113,3 +113,17 @@ def test_the_subject_names_a_task_of_an_array(subject: str, job_id: int, ref: st
     assert isinstance(environment, dict)
     made = request(subject=subject, environment={**environment, "SLURM_JOB_ID": job_id})
     assert handover.read(made, "c", fakes.NOW).ref == job_ref.parse(ref)
+
+
+def test_names_of_mails_sent_long_ago_are_forgotten(mailing: context.Context, box: mail_server.Box) -> None:
+    """In all three directories: a large site's owners get thousands a day."""
+    owe(mailing)
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    later(mailing, 3600)
+    owners.run(mailing)
+    boxes = (queue.of(mailing.config), handover.box(mailing.config), corrections.box(mailing.config))
+    assert [len(one.messages()) for one in boxes] == [1, 1, 1]
+    later(mailing, 31 * 86400)
+    mail.run(mailing)
+    assert [len(one.messages()) for one in boxes] == [0, 0, 0]
