@@ -13,11 +13,10 @@ from probing_cluster.reports import query
 
 _JUST = timedelta(hours=1)
 """An end that was read earlier than this before its mail was owed is of an earlier job of the same number."""
+_ANY, _SEVERAL = "", "["
+"""Every row of a job's number, and those that name several tasks at once."""
 _ENDS = """
-select e.job_id, e.detail ->> 'job' as written, e.observed_at,
-       -- Accounting names nobody behind a removal for a dependency: what ended the predecessor explains it, and nothing else.
-       not (e.detail ->> 'state' = 'CANCELLED' and coalesce(e.detail ->> 'cancelled_by', '') = '' and e.detail ->> 'reason' like 'Dependency%')
-       or coalesce(p.is_explained, true) as is_explained
+select e.job_id, e.detail ->> 'job' as written, e.observed_at, coalesce(p.is_explained, true) as is_explained
 from probing.health_event e
 left join lateral (
     select count(*) filter (where o.is_readable and o.end_at is not null and o.state <> 'COMPLETED' and v.cause is null) = 0
@@ -43,7 +42,9 @@ left join lateral (
     ) n on true
     left join probing.verdict v
       on v.cluster = o.cluster and v.job_id = o.job_id and v.submit_at = o.submit_at and v.superseded_at is null
-    where d.cluster = e.cluster and d.job_id = e.job_id and d.on_job_id > 0 and d.at <= e.at
+    -- Accounting names nobody behind a removal for a dependency: what ended the predecessor explains it, and nothing else.
+    where e.detail ->> 'state' = 'CANCELLED' and coalesce(e.detail ->> 'cancelled_by', '') = '' and e.detail ->> 'reason' like 'Dependency%'
+      and d.cluster = e.cluster and d.job_id = e.job_id and d.on_job_id > 0 and d.at <= e.at
 ) p on true
 where e.cluster = :cluster and e.job_id = any(:jobs) and e.kind = :kind and e.node = '' and e.observed_at >= :since
 """
@@ -59,16 +60,21 @@ def ends(service: context.Context, owing: Collection[handover.OwedMail]) -> dict
         "kind": vocabulary.NEVER_STARTED,
         "since": min(owed.at for owed in owing) - _JUST,
     }
-    by_base: dict[int, list[Mapping[str, Any]]] = {}
+    by_name: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in service.store.rows(_ENDS, given):
-        by_base.setdefault(row["job_id"], []).append(row)
+        for name in (_ANY, row["written"] if "[" not in row["written"] else _SEVERAL):
+            by_name.setdefault((row["job_id"], name), []).append(row)
     found: dict[handover.OwedMail, bool] = {}
     for owed in owing:
+        ref = owed.ref
+        # An array may have a thousand tasks with a mail and an end each.
+        names = (_ANY,) if ref.task is None else (ref.name, _SEVERAL)
+        rows = [row for name in names for row in by_name.get((ref.base, name), ())]
         explained = [
             row["is_explained"]
-            for row in by_base.get(owed.ref.base, ())
+            for row in rows
             if row["observed_at"] >= owed.at - _JUST
-            and query.covers(row["written"], owed.ref, is_whole=owed.array)
+            and query.covers(row["written"], ref, is_whole=owed.array)
         ]
         if explained:
             found[owed] = all(explained)
