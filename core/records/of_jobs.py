@@ -63,6 +63,11 @@ class JobAttempt(FromRow):
             return f"{self.het_job_id}+{self.het_offset}"
         return str(self.job_id)
 
+    @property
+    def n_restarts(self) -> int:
+        """Slurm's restart count; where it is not known, the attempts before this one."""
+        return self.attempt - 1 if self.restart_count is None else self.restart_count
+
 
 LESS_LIKELY = "less likely: "
 """What a sentence of `Verdict.ruled_out` begins with whose cause the evidence does not exclude."""

@@ -177,12 +177,7 @@ def _without(base: Content, about: MailHeader) -> Content:
 
 def _view(restart_count: int, report: model.ReportModel) -> attempt_view.AttemptView | None:
     """The attempt that the mail is about."""
-    found = [
-        v
-        for v in report.attempts
-        if (v.attempt.attempt - 1 if v.attempt.restart_count is None else v.attempt.restart_count)
-        == restart_count
-    ]
+    found = [v for v in report.attempts if v.attempt.n_restarts == restart_count]
     return found[-1] if found else None
 
 
