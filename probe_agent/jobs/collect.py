@@ -364,12 +364,15 @@ class Collector:
             kind=str(found["kind"]),
             code=found.get("code"),
             severity=records.Severity.INFO,
-            message=str(found.get("message", "")),
+            message=sanitize.without_secrets(str(found.get("message", ""))),
             pid=found.get("pid"),
             measured=found.get("measured"),
             unit=found.get("unit"),
             job_id=job.job_id,
-            detail={**found.get("detail", {}), "restart_count": job.restart_count},
+            detail={
+                **sanitize.without_secrets_in(found.get("detail", {})),
+                "restart_count": job.restart_count,
+            },
         )
 
     def _set_aside(self, job_id: int) -> bool:
