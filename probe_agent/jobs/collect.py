@@ -101,7 +101,8 @@ class Collector:
             return
         ended = job.released_at is not None
         async with self._begun.of(job.uid):
-            sightings, shown = await self._part(job, self._logs(job), ([], []))
+            failed = output_files.reading_failed(job, self._identity.node)
+            sightings, shown = await self._part(job, self._logs(job), ([], failed))
             for part in (self._dumps, self._rank_pages):
                 sightings += await self._part(job, part(job), [])
             kept = self._shares.take(job.uid, sightings)

@@ -411,6 +411,24 @@ def test_one_part_that_cannot_be_read_costs_no_other(
     assert "a part of what job 7 left could not be read" in caplog.text
 
 
+def test_output_whose_reading_failed_is_reported_as_unread(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """Without a row its verdict would wait for ever for output that no agent reads."""
+    (tmp_path / "out").write_text(TRACE)
+    ended = collector._book.end(job(stdout=str(tmp_path / "out")), NOW)
+
+    async def nonsense(*_: Any) -> dict[str, Any]:
+        return {"inode": [7], "findings": [["nonsense"]]}
+
+    collector.ask = nonsense
+    asyncio.run(collector.collect(ended))
+    (row,) = [codec.decode(i.body, records.JobAllocation) for i in queue.batch(100) if i.lane == "allocation"]
+    (log,) = row.detail["logs"]
+    assert (log["path"], "tail" in log) == (str(tmp_path / "out"), False)
+    assert "the agent failed" in log["why"]
+
+
 def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
     """Marked with the job, never more than information, and the same rows when collected again."""
     (tmp_path / "out").write_text(TRACE)
