@@ -54,7 +54,7 @@ def run(service: context.Context) -> int:
 
 
 def line(verdict: records.Verdict) -> str:
-    """`probing #1: gpu_off_bus (certain) n2 gpu3: …`, without the quotes and breaks that accounting changes.
+    """`probing #1: gpu_lost (certain) n2 gpu3: …`, without the quotes and breaks that accounting changes.
 
     Accounting shows the field to other users, too. What happened is in the cause's own words: any summary may quote what the program printed.
     """

@@ -354,7 +354,7 @@ class Collector:
         return self._sighting(job, "dump", f"{number}:{found['kind']}", found)
 
     def _sighting(self, job: jobs.NodeJob, source: str, position: str, found: Mapping[str, Any]) -> Sighting:
-        now = self._clock.now()
+        found, now = sanitize.without_secrets_in(found), self._clock.now()
         ended = job.released_at or now
         at = found.get("at_s")
         reported_at = clock.from_epoch_s(at) if isinstance(at, (int, float)) else ended
@@ -365,15 +365,12 @@ class Collector:
             kind=str(found["kind"]),
             code=found.get("code"),
             severity=records.Severity.INFO,
-            message=sanitize.without_secrets(str(found.get("message", ""))),
+            message=str(found.get("message", "")),
             pid=found.get("pid"),
             measured=found.get("measured"),
             unit=found.get("unit"),
             job_id=job.job_id,
-            detail={
-                **sanitize.without_secrets_in(found.get("detail", {})),
-                "restart_count": job.restart_count,
-            },
+            detail={**found.get("detail", {}), "restart_count": job.restart_count},
         )
 
     def _set_aside(self, job_id: int) -> bool:

@@ -516,6 +516,29 @@ def shown(queue: spool.Spool) -> list[dict[str, Any]]:
     return [log for row in rows for log in row.detail.get("logs", ())]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export WANDB_API_KEY=hunter2",
+        "os.environ['API_KEY'] = 'hunter2'",
+        "ValueError: no access to https://alice:hunter2@host/x",
+        f"step 1, password={'x' * 300} --token hunter2",
+    ],
+)
+def test_a_secret_that_the_job_printed_does_not_leave_its_node(
+    collector: Any, queue: spool.Spool, tmp_path: Path, line: str
+) -> None:
+    """Not in a finding, its last line or the lines behind it, nor in the lines that a report shows."""
+    (tmp_path / "out").write_text(f"{TRACE}{line}\n")
+    (tmp_path / "err").write_text(f'Traceback (most recent call last):\n  File "a.py", line 1\n{line}\n')
+    ended = job(stdout=str(tmp_path / "out"), stderr=str(tmp_path / "err"))
+    asyncio.run(collector.collect(ended))
+    bodies = [i.body for i in queue.batch(100)]
+    assert any(b"ValueError: bad shape" in body for body in bodies)
+    assert any(b"***" in body for body in bodies)
+    assert [body for body in bodies if b"hunter2" in body or b"x" * 20 in body] == []
+
+
 def test_both_files_are_read_and_shown(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
     """Findings come from either; a report has the path and the last lines of each."""
     (tmp_path / "out-00007").write_text("step 1\nstep 2\n")
