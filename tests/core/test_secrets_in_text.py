@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probing_cluster.core.catalogue import secrets_in_text
+from probing_cluster.core.sanitize import secrets_in_text
 
 RANDOM = "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
 PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE KEY-----"

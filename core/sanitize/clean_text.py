@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from probing_cluster.core.catalogue import secrets_in_text
+from probing_cluster.core.sanitize import secrets_in_text
 
 MAX_MESSAGE_CHARS = 4096
 """Longest message kept; Postgres and people both stop reading long before."""
@@ -44,7 +44,7 @@ def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """`text` with `***` for what looks like a password, a key or a token (`core.catalogue.secrets_in_text`)."""
+    """`text` with `***` for what looks like a password, a key or a token (`secrets_in_text`)."""
     return secrets_in_text.masked(text)
 
 
