@@ -117,6 +117,12 @@ def test_a_second_time_changes_nothing(text: str) -> None:
 
 
 @given(_TEXTS)
+def test_what_is_looked_at_no_further_has_no_secret(text: str) -> None:
+    """Most text lacks the few signs that any secret has."""
+    assert secrets_in_text.masked(text) == secrets_in_text._masked(text)
+
+
+@given(_TEXTS)
 def test_text_grows_by_half_at_most(text: str) -> None:
     """The mask is longer than a secret of one character."""
     assert len(secrets_in_text.masked(text)) <= len(text) * 3 // 2
