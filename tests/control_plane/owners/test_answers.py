@@ -167,6 +167,21 @@ def test_the_mail_waits_for_the_verdict_and_has_it(mailing: context.Context, box
     assert text.index("submit it again") < text.index("For the operators")
 
 
+def test_the_mail_about_a_refused_node_tells_its_owner_that_there_is_nothing_to_do(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The repair is the operators', and stands behind the mark; what the owner does not."""
+    made = attempt(mailing)
+    step = "Nothing for the job. Repair n2: it was refused before the job began."
+    judge(mailing, made, cause="node_refused", next_step=step)
+    owe(mailing)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert "Nothing for the job." in text
+    assert "For the operators: Repair n2: it was refused before the job began." in text
+    assert text.index("Nothing for the job.") < text.index("For the operators")
+
+
 def test_the_mail_names_the_directory_that_slurm_could_not_enter(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
