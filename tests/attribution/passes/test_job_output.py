@@ -147,19 +147,28 @@ def test_the_late_prolog_of_a_jobs_first_second_reopens_it(
     assert LINE in the_verdict(store).summary
 
 
-@pytest.mark.parametrize(("state", "n_judged"), [("NODE_FAIL", 1), ("FAILED", 0)])
+@pytest.mark.parametrize(
+    ("state", "beats", "n_judged"),
+    [("NODE_FAIL", False, 1), ("BOOT_FAIL", False, 1), ("FAILED", False, 0), ("NODE_FAIL", True, 0)],
+)
 def test_a_lost_nodes_restart_reopens_its_attempt(
     store: db_store.Store, postgres_url: str, make: Maker, judge: Callable[[], int],
-    report: Callable[..., None], state: str, n_judged: int,
+    report: Callable[..., None], state: str, beats: bool, n_judged: int,
 ) -> None:  # fmt: skip
-    """A node that Slurm gave up may restart within an hour; of other attempts nothing is looked for then."""
-    report()
+    """A node without an agent that Slurm gave up may restart within an hour; otherwise nothing is looked for then."""
+    door = delivery.Delivery(postgres_url, "c", "n1")
+
+    def log(after_end: timedelta, **changes: Any) -> None:
+        line = {"node": "n1", "source": "import", "severity": records.Severity.INFO} | changes
+        door.deliver(events=[make.event(at=make.end + after_end, **line)], allocations=[])
+
+    if beats:
+        report()
+    for minutes in (-1, 50):
+        log(timedelta(minutes=minutes))
     store.upsert_attempts([make.attempt(state=state)])
     judge()
-    boot = make.event(
-        node="n1", at=make.end + timedelta(minutes=59), kind="node_boot", severity=records.Severity.INFO
-    )
-    delivery.Delivery(postgres_url, "c", "n1").deliver(events=[boot], allocations=[])
+    log(timedelta(minutes=59), kind="node_boot")
     assert judge() == n_judged
 
 
