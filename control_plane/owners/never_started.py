@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from probing_cluster.control_plane import context
 from probing_cluster.core import vocabulary
 
-_JUST = timedelta(hours=1)
+_READ_WITHIN = timedelta(hours=1)
 """An end that was read earlier than this before its mail was owed is of an earlier job of the same number."""
 _ENDS = """
 select e.job_id,
@@ -36,6 +36,6 @@ def ends(service: context.Context, jobs: Collection[int], owed_since: datetime) 
         "cluster": service.config.cluster.name,
         "jobs": sorted(jobs),
         "kind": vocabulary.NEVER_STARTED,
-        "since": owed_since - _JUST,
+        "since": owed_since - _READ_WITHIN,
     }
     return {row["job_id"]: row["is_explained"] for row in service.store.rows(_ENDS, given)}
