@@ -131,6 +131,17 @@ def test_only_another_cause_or_domain_is_corrected(
     assert len(box.mails) == n_mails
 
 
+def test_nothing_is_owed_after_the_mail_with_a_persons_verdict(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """No rule replaces it."""
+    owe(mailing)
+    judge(mailing, attempt(mailing), **READ | {"author": "root"})
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert handover.box(mailing.config).pending() == []
+
+
 @pytest.mark.parametrize("log_read", [True, None])
 def test_a_mail_is_corrected_also_if_the_output_had_been_read(
     mailing: context.Context, box: mail_server.Box, log_read: bool | None

@@ -610,6 +610,27 @@ def test_jobs_that_end_while_they_are_listed_take_no_others_with_them() -> None:
     assert (listing.forged, listing.moving, len(slurm.calls)) == (frozenset(), frozenset(), 5)
 
 
+def test_a_job_that_was_read_once_is_not_lost_by_a_second_look() -> None:
+    """Jobs begin behind every even one while the first text is read, and behind every odd one while the second is."""
+    old = range(1, 201)
+    slurm = Controller({job_id: of(job_id) for job_id in old})
+    n_texts = 0
+
+    def begin_between(program: str) -> None:
+        nonlocal n_texts
+        if program == "squeue" and n_texts < 2:
+            n_texts += 1
+            jobs = dict[int, str]()
+            for job_id, text in slurm.jobs.items():
+                jobs[job_id] = text
+                if job_id in old and job_id % 2 == n_texts % 2:
+                    jobs[1000 * n_texts + job_id] = of(1000 * n_texts + job_id)
+            slurm.jobs = jobs
+
+    slurm.afterwards = begin_between
+    assert job_texts.listed(slurm, frozenset()).texts.keys() >= {*old}
+
+
 def test_a_few_jobs_that_begin_cost_no_second_listing() -> None:
     """Each is asked for alone, and the job before it; of the wanted ones only."""
     slurm = Controller({job_id: of(job_id) for job_id in range(1, 9)})
