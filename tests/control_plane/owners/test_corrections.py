@@ -131,6 +131,17 @@ def test_only_another_cause_or_domain_is_corrected(
     assert len(box.mails) == n_mails
 
 
+def test_a_mail_that_went_out_hurries_nobody(mailing: context.Context, box: mail_server.Box) -> None:
+    """Attribution looks for its output out of turn only until then; a correction waits for the usual passes."""
+    owe(mailing)
+    judge(mailing, attempt(mailing), **UNREAD)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    assert answers.waits_for(mailing, mailing.clock.now()).verdicts
+    owners.run(mailing)
+    assert len(box.mails) == len(handover.box(mailing.config).pending()) == 1
+    assert answers.waits_for(mailing, mailing.clock.now()) == answers.Waits()
+
+
 def test_nothing_is_owed_after_the_mail_with_a_persons_verdict(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
