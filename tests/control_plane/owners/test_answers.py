@@ -537,6 +537,26 @@ def test_an_earlier_jobs_end_is_no_answer(mailing: context.Context, box: mail_se
     assert box.mails == []
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_only_an_end_that_is_not_on_record_is_looked_for_in_accounting(
+    mailing: context.Context, is_known: bool
+) -> None:
+    """A job that ended while it waited may still wait for the verdict on another."""
+    now = mailing.clock.now()
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="", at=now, observed_at=now, kind=vocabulary.NEVER_STARTED,
+        severity=records.Severity.INFO, job_id=7, source=vocabulary.ACCOUNTING, message="",
+        detail={"job": "7", "state": "CANCELLED", "user": "alice"},
+    )  # fmt: skip
+    bulk.load_events(mailing.store.connection_uri(), [event] if is_known else [])
+    dependency = records.JobDependency(cluster="c", job_id=7, on_job_id=6, user="alice", at=now)
+    mailing.store.save_dependencies([dependency])
+    attempt(mailing, job_id=6, run_key="6")
+    owe(mailing)
+    waits = answers.waits_for(mailing, now)
+    assert (waits.ends_of, waits.verdicts) == (frozenset() if is_known else {7}, is_known)
+
+
 def test_foreign_words_stay_words(mailing: context.Context, box: mail_server.Box) -> None:
     """No header from a subject or a summary, no markup from either."""
     owe(mailing, subject="Slurm Job_id=7 Name=x\r\nBcc: all@site\r\n\r\n<b>hi")
