@@ -85,6 +85,19 @@ def test_a_late_reading_reopens_that_attempt_alone_and_once(
     assert judge() == 0
 
 
+def test_the_output_of_a_job_that_completed_concerns_nothing(
+    store: db_store.Store, make: Maker, report: Callable[..., None]
+) -> None:
+    """It gets no verdict, and most jobs complete: a row for each would be looked at for nothing."""
+    report()
+    store.upsert_attempts([make.attempt(state="COMPLETED", exit_code=0)])
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("TRUNCATE probing.arrival"))
+    report({"stdout": [LINE]})
+    with store.engine.begin() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM probing.arrival")).scalar_one() == 0
+
+
 def test_output_that_was_read_in_time_is_judged_once(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:

@@ -209,6 +209,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     found = answer(service, ALICE, ASK | {"job": job})
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert words in str(found["message"])
+    assert ("Nobody cancelled it" in str(found["message"])) is (job in {"16", "19"})
     theirs = str(answer(service, BOB, ASK | {"job": job})["message"])
     assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
     carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
@@ -223,6 +224,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
             "It waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14))",
         ),
         ((14, 13), "It waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 13, which ended COMPLETED (probing-report 13))"),
+        ((12, 13, 14, 99), "It waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1); for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 99 and 1 more)"),
         ((12,), "It waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1))"),
         ((15,), "It waited for job 15, which never started either (CANCELLED; probing-report 15 shows why))"),
         ((18,), "It waited for job 18)"),
