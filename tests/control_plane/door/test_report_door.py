@@ -252,6 +252,14 @@ def test_the_job_that_took_one_out_of_the_queue_is_named(
     waited = (records.JobDependency(cluster="c", job_id=16, on_job_id=n, user="alice", at=before) for n in on)
     service.store.save_dependencies(waited)
     failed = next(a for a in service.store.attempts(job_ids=[14, 18]) if a.job_id == 14)
+    # Slurm uses numbers again.
+    later = fakes.NOW + timedelta(days=1)
+    service.store.upsert_attempts(
+        [dataclasses.replace(failed, submit_at=later, start_at=later, end_at=None, state="RUNNING")]
+    )
+    service.store.save_dependencies(
+        [records.JobDependency(cluster="c", job_id=16, on_job_id=77, user="alice", at=later)]
+    )
     verdict = records.Verdict(
         cluster="c", job_id=14, submit_at=failed.submit_at, cause="user_error", domain=records.Domain.USER_PROGRAM,
         confidence=records.Confidence.LIKELY, summary="The program exited with code 1.", rules_version="1", made_at=fakes.NOW,
