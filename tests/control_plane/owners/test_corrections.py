@@ -131,6 +131,21 @@ def test_only_another_cause_or_domain_is_corrected(
     assert len(box.mails) == n_mails
 
 
+def test_mails_are_held_against_verdicts_every_ten_seconds(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The tasks look every second or two, and there may be thousands of mails."""
+    made = mailed_unread(mailing)
+    owners.run(mailing)
+    judge(mailing, made, **READ)
+    numbers = []
+    for _ in range(3):
+        later(mailing, 4)
+        owners.run(mailing)
+        numbers.append(len(box.mails))
+    assert numbers == [1, 1, 2]
+
+
 def test_a_mail_that_went_out_hurries_nobody(mailing: context.Context, box: mail_server.Box) -> None:
     """Attribution looks for its output out of turn only until then; a correction waits for the usual passes."""
     owe(mailing)
