@@ -54,6 +54,9 @@ def test_a_period_that_no_agent_has_makes_no_gap_and_refuses_nothing(unwatched, 
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE probing.agent_heartbeat SET beat_s = -1000")
     assert unwatched((3, 1.5)) == [(None, 0)]
+    with psycopg.connect(postgres_url) as connection:
+        latest = connection.execute("SELECT at FROM probing.agent_heartbeat").fetchone()
+    assert latest == (NOON + timedelta(minutes=3),)
 
 
 def test_an_agent_that_does_not_say_when_it_began(unwatched):
