@@ -85,6 +85,43 @@ def test_a_late_reading_reopens_that_attempt_alone_and_once(
     assert judge() == 0
 
 
+def test_a_later_component_has_no_output_of_its_own(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """A heterogeneous job writes the first component's file: nothing more will be read of the others."""
+    parts = [
+        make.attempt(job_id=4242 + n, het_job_id=4242, het_offset=n, nodes=(f"n{n + 1}",)) for n in (0, 1)
+    ]
+    for part in parts:
+        report(job_id=part.job_id, node=part.nodes[0])
+    store.upsert_attempts(parts)
+    judge()
+    assert [the_verdict(store, part.job_id).log_read for part in parts] == [False, None]
+
+
+def test_a_late_prolog_concerns_its_neighbours_too(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """It says which job held which GPU, whatever it says of output."""
+    store.upsert_attempts([make.attempt(), make.attempt(job_id=4243, user="bob")])
+    judge()
+    report({"stdout": [LINE]})
+    assert judge() == 2
+
+
+def test_a_jobs_output_grows_no_incident(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """It is no news of its node."""
+    report()
+    store.upsert_attempts([make.attempt()])
+    judge()
+    arrived: list[Any] = []
+    report({"stdout": [LINE]})
+    assert store.reopen_for_arrivals(lambda found: arrived.extend(found) or []) == 1
+    assert arrived == []
+
+
 def test_the_output_of_a_job_that_completed_concerns_nothing(
     store: db_store.Store, make: Maker, report: Callable[..., None]
 ) -> None:

@@ -228,6 +228,9 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
         ((12,), "It waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1))"),
         ((15,), "It waited for job 15, which never started either (CANCELLED; probing-report 15 shows why))"),
         ((18,), "It waited for job 18)"),
+        ((22,), "It waited for job 22)"),
+        ((23,), "It waited for job 23)"),
+        ((24,), "It waited for job 24)"),
         ((99,), "It waited for job 99)"),
         ((0,), "Which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
         ((), "Which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
@@ -236,7 +239,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
 def test_the_job_that_took_one_out_of_the_queue_is_named(
     service: context.Context, on: tuple[int, ...], words: str
 ) -> None:
-    """As a look at the queue found it, with why it ended; of another user's job nothing but the number that the owner wrote."""
+    """As a look at the queue found it, with why it ended; of another user's or account's job nothing but the number that the owner wrote."""
     assert isinstance(service.run_slurm, fakes.Sacct)
     service.run_slurm.rows = [
         fakes.row(14, State="FAILED", ExitCode="1:0"),
@@ -244,6 +247,9 @@ def test_the_job_that_took_one_out_of_the_queue_is_named(
         fakes.row(120, JobID="12_0", State="COMPLETED", ExitCode="0:0"),
         fakes.row(121, JobID="12_1", State="TIMEOUT", ExitCode="0:0"),
         fakes.row(18, User="bob"),
+        fakes.row(22, Account="other"),
+        fakes.row_never_started(23, User="bob"),
+        fakes.row_never_started(24, Account="other"),
         fakes.row_never_started(15),
         fakes.row_never_started(16, State="CANCELLED", Reason="DependencyNeverSatisfied"),
     ]
