@@ -523,14 +523,17 @@ def test_a_requeued_job_that_ended_while_it_waited_again_says_so(
     )
 
 
-@pytest.mark.parametrize(("before", "n_mails"), [(timedelta(days=2), 0), (timedelta(minutes=30), 1)])
-def test_an_earlier_jobs_end_is_no_answer(
-    mailing: context.Context, box: mail_server.Box, before: timedelta, n_mails: int
+@pytest.mark.parametrize(
+    ("before", "node", "n_mails"),
+    [(timedelta(days=2), "", 0), (timedelta(minutes=30), "", 1), (timedelta(minutes=30), "n1", 0)],
+)
+def test_only_accountings_word_on_this_job_is_an_answer(
+    mailing: context.Context, box: mail_server.Box, before: timedelta, node: str, n_mails: int
 ) -> None:
-    """Slurm uses a number again; an end may also be read a while before Slurm asks for the mail."""
+    """Slurm uses a number again, and an agent may write any event of its node. An end may be read before Slurm asks for the mail."""
     earlier = mailing.clock.now() - before
     event = records.HealthEvent(
-        event_id=uuid.uuid4(), cluster="c", node="", at=earlier, observed_at=earlier, kind=vocabulary.NEVER_STARTED,
+        event_id=uuid.uuid4(), cluster="c", node=node, at=earlier, observed_at=earlier, kind=vocabulary.NEVER_STARTED,
         severity=records.Severity.INFO, job_id=7, source=vocabulary.ACCOUNTING, message="",
         detail={"job": "7", "state": "CANCELLED", "user": "alice"},
     )  # fmt: skip
