@@ -19,9 +19,9 @@ from probing_cluster.control_plane.owners import missing
 from probing_cluster.core import digits, errors, records, sanitize
 
 FIELDS = ("SystemComment", "AdminComment", "Comment")
-_JUST = timedelta(minutes=1)
+_JUDGED_WITHIN = timedelta(minutes=1)
 """A verdict as young as this is new to several looks."""
-_LATELY = timedelta(minutes=30)
+_ENDED_WITHIN = timedelta(minutes=30)
 """How long after its end an attempt's line is looked after: slurmctld forgets a job MinJobAge (300 s) after its end."""
 _MOST_AT_ONCE = 200
 """Lines written in one pass: each is a command."""
@@ -94,7 +94,7 @@ def _jobs(service: context.Context) -> list[int]:
     """The jobs whose field may lack a line: just judged, or (every five minutes) with an end of any attempt lately."""
     now_s, now = service.clock.monotonic_s(), service.clock.now()
     everything = service.seldom("write_back_all", _AGAIN_S, lambda: now_s) == now_s
-    since = now - (_LATELY if everything else _JUST)
+    since = now - (_ENDED_WITHIN if everything else _JUDGED_WITHIN)
     given = {"cluster": service.config.cluster.name, "since": since}
     return [row["job_id"] for row in service.store.rows(_ENDED if everything else _JUDGED, given)]
 
