@@ -72,7 +72,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota|Error: (?:database or disk is full|\d{3,18} requested and \d{1,18} written)\b",
+            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota|\bOutOfDiskError: |Error: (?:database or disk is full|\d{3,18} requested and \d{1,18} written)\b",
             re.IGNORECASE,
         ),
     ),
@@ -180,7 +180,7 @@ _OCCURRED = re.compile(
 )
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
-    r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
+    r"NCCL communicator was aborted|\bAbort event was set\. So someone died\b|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
     r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above|See (?:the )?stack ?trace for (?:the )?root cause|^\[\S{0,300}gloo/\S{1,200}:\d{1,6}\]\s*$",
     re.IGNORECASE,
 )
@@ -380,7 +380,7 @@ FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
-        "quota", "disk is full", "requested and ", "tale ", "oo many open", "items of ancdata",
+        "quota", "disk is full", "OutOfDisk", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
         "PytorchStreamWriter", "inline_container", "heckpoint",
         "bad_alloc", "allocate memory", "MemoryError", "DefaultCPUAllocator",
