@@ -170,6 +170,8 @@ def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
         return False
     if mention.begins_with_speaker(body) or progress.is_progress(text):
         return False
+    if levels.is_note(text) and not ended:
+        return False
     return not (_NOTED.match(body) or _INFORMED.match(text))
 
 

@@ -22,7 +22,7 @@ FACTS = {
 _GONE = re.compile(
     r"\bcoordinator detected missing heartbeats\b|: The following tasks have disconnected: "
     r"|\bhas been marked dead because the detector has missed too many heartbeats\b|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b"
-    r"|\bCheck failed: \S{1,80} Failed to connect to GCS\b"
+    r"|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bNode is dead because the health check failed\b|\bbecause its (?:owner's )?node (?:has )?died\b"
 )
 """XLA's coordinator and Ray's table of nodes."""
 _STILL = re.compile(
@@ -77,7 +77,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="coordination",
     triggers=(
-        "missing heartbeats", "tasks have disconnected", "missed too many", "connect to GCS", "not making progress",
+        "missing heartbeats", "tasks have disconnected", "missed too many", "connect to GCS", "health check failed", "node died", "node has died", "not making progress",
         "atchdog timeout (self", "uninterruptible sleep",
     ),
     read=read,
