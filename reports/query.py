@@ -69,20 +69,24 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
     return document
 
 
-def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> NeverStarted | None:
-    """Of a job without a start that accounting shows as over: what became of it, and by whom; else None. Of a whole array, of some of its tasks."""
-    is_whole = ref.plain and ref.until is None
+def never_started(
+    connection: Connection, cluster: str, ref: job_ref.JobRef, *, is_whole: bool = True
+) -> NeverStarted | None:
+    """Of a job without a start that accounting shows as over: what became of it, and by whom; else None.
+
+    With `is_whole` a plain number is also an array's, which is answered by some of its tasks.
+    """
     given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
     for written, state, by, user, account, reason, at, end_known, its_cluster in connection.execute(
         _NEVER_STARTED, given
     ).fetchall():
-        if written != str(ref) and not is_whole and not (ref.task is not None and _holds(written, ref.task)):
+        if not covers(written, ref, is_whole=is_whole):
             continue
         by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
         unnamed = "accounting does not say by whom" if state == "CANCELLED" and not by else ""
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
         known = pending_reasons.of(reason or "")
-        meaning = f": {known.why}" if known is not None else ""
+        meaning = f": {known.why_past}" if known is not None else ""
         if unnamed and (reason or "").startswith(_DEPENDENCY):
             job = {"cluster": its_cluster, "job_id": ref.base, "user": user, "account": account, "at": at}
             predecessors = _predecessors(connection, job) or _NO_PREDECESSOR.format(job=ref)
@@ -91,7 +95,7 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
         when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
         waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"
         return NeverStarted(
-            job=written if is_whole else str(ref),
+            job=written if ref.plain and is_whole else str(ref),
             how=f"it {ended}{by_words}{when}{waited}",
             why="; ".join(text for text in (why, unnamed) if text),
             user=user or "",
@@ -129,6 +133,18 @@ def _predecessor(
         else ""
     )
     return f"{how}{why} (probing-report {ref})"
+
+
+def covers(written: str, ref: job_ref.JobRef, *, is_whole: bool) -> bool:
+    """Whether a row of accounting of the job's number is of this job: with its own id, as its component, or with its task among others.
+
+    With `is_whole` a plain number is also an array's, and any of its tasks will do.
+    """
+    if ref.until is not None:
+        return False
+    if ref.task is not None:
+        return written == ref.name or _holds(written, ref.task)
+    return written == ref.name or (ref.plain and (is_whole or written.startswith(f"{ref.base}+")))
 
 
 def _holds(written: str, task: int) -> bool:

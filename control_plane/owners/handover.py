@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
+import logging
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,17 +15,23 @@ from typing import Any
 
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.core import digits, errors, settings
+from probing_cluster.reports import job_ref
 from probing_cluster.reports.sending import headers
 
+LOG = logging.getLogger("probing.owners")
 KIND = "owed"
 MOST_CHARS = 1000
 _REQUEUED = "Requeued"
-_NEW = ("mailed_cause", "mailed_domain")
+_ARRAY_TASK = re.compile(r"Slurm Array Task Job_id=(\d{1,10}_\d{1,10}) \((\d{1,10})\) ", re.ASCII)
+"""How Slurm's subject begins for one task of an array: as squeue names it, and its raw id."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwedMail:
-    """One mail that is owed to somebody who asked Slurm for it."""
+    """One mail that is owed to somebody who asked Slurm for it.
+
+    Its fields are the file's: a new one stops every mail of a site that goes back to a release whose reader does not know it.
+    """
 
     job_id: int
     restart_count: int
@@ -40,10 +49,6 @@ class OwedMail:
     """When it was handed over."""
     followed: bool = False
     """Whether "the verdict follows" was sent already."""
-    mailed_cause: str = ""
-    """Of a mail that went out within the hour: the cause that it names; only a correction may still be owed."""
-    mailed_domain: str = ""
-    """The failure domain that it names."""
 
     @property
     def key(self) -> str:
@@ -51,6 +56,13 @@ class OwedMail:
         name = hashlib.blake2b(self.recipient.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
         what = "requeued" if self.event == _REQUEUED else "ended"
         return f"job.{self.job_id}.{self.restart_count}.{self.at:%Y%m%d}.{what}.{name}"
+
+    @property
+    def ref(self) -> job_ref.JobRef:
+        """The job as its owner names it; a task of an array is known by Slurm's subject."""
+        found = _ARRAY_TASK.match(self.subject)
+        is_task = found is not None and not self.array and int(found[2]) == self.job_id
+        return job_ref.parse(found[1]) if found is not None and is_task else job_ref.JobRef(base=self.job_id)
 
 
 def box(config: settings.Settings) -> queue.Outbox:
@@ -72,20 +84,44 @@ def take_back(config: settings.Settings, key: str, now: datetime) -> None:
 
 def message(owed: OwedMail) -> queue.QueuedMessage:
     """An owed mail as it is kept."""
-    row = dataclasses.asdict(owed) | {"at": owed.at.isoformat()}
-    # A release before these fields, to which a site may go back, reads a letter without them.
-    row = {k: v for k, v in row.items() if v or k not in _NEW}
-    body = json.dumps(row).encode("ascii")
     return queue.QueuedMessage(
-        key=owed.key, kind=KIND, body=body, recipients=(owed.recipient,), made_at=owed.at
+        key=owed.key,
+        kind=KIND,
+        body=json.dumps(as_row(owed)).encode("ascii"),
+        recipients=(owed.recipient,),
+        made_at=owed.at,
     )
 
 
-def of_letter(kept: queue.QueuedMessage) -> OwedMail:
-    """The owed mail that was kept; what a later release wrote beside it is ignored."""
-    row = json.loads(kept.body)
-    known = {field.name for field in dataclasses.fields(OwedMail)}
-    return OwedMail(**{k: row[k] for k in known & row.keys()} | {"at": datetime.fromisoformat(row["at"])})
+def from_message(kept: queue.QueuedMessage) -> OwedMail:
+    """The owed mail that was kept."""
+    return from_row(json.loads(kept.body))
+
+
+def as_row(owed: OwedMail) -> dict[str, Any]:
+    """An owed mail as JSON has it."""
+    return dataclasses.asdict(owed) | {"at": owed.at.isoformat()}
+
+
+def from_row(row: Mapping[str, Any]) -> OwedMail:
+    """The owed mail of a row; fields of a later release are ignored."""
+    fields = known_fields(OwedMail, row)
+    return OwedMail(**fields | {"at": datetime.fromisoformat(fields["at"])})
+
+
+def known_fields(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a row of which the dataclass `kind` has a field; the log names the others once."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    if unknown := row.keys() - names:
+        _log_unknown(kind.__name__, ", ".join(sorted(unknown)))
+    return {name: row[name] for name in names & row.keys()}
+
+
+@functools.lru_cache(maxsize=64)  # the file is read every other second
+def _log_unknown(record: str, names: str) -> None:
+    LOG.info(
+        "fields of another release are ignored", extra={"fields": {"record": record, "names": names[:200]}}
+    )
 
 
 def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:

@@ -41,7 +41,8 @@ def run(service: context.Context) -> int:
     if not news:
         return 0
     requests = missing.mail_requests(service, {one.job_id for one in news})
-    return sum(_put(service, box, one, requests.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
+    sure = [one for one in news if one.job_id not in requests.doubtful]
+    return sum(_put(service, box, one, requests.by_job.get(one.job_id)) for one in sure)
 
 
 def _held(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotice]:
@@ -72,10 +73,12 @@ def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotic
         )
 
 
-def _put(service: context.Context, box: queue.Outbox, news: _HeldNotice, recipient: str) -> bool:
+def _put(
+    service: context.Context, box: queue.Outbox, news: _HeldNotice, request: missing.MailRequest | None
+) -> bool:
     now = service.clock.now()
     try:
-        address = headers.address(recipient)
+        address = headers.address(request.recipient if request is not None else "")
     except errors.UsageError:
         # Nobody asked Slurm for mail: the names remember that this was looked at.
         for key in news.keys:

@@ -28,6 +28,26 @@ NO_END_MAIL_BEFORE = (23, 2, 0)
 NO_REQUEUE_MAIL_FROM = (25, 11, 3)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MailRequest:
+    """What a job asked Slurm to mail."""
+
+    state: str
+    """The job's, now."""
+    recipient: str
+    events: frozenset[str]
+    """Slurm's words: END, FAIL, REQUEUE …"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailRequests:
+    """What jobs asked Slurm to mail; nothing of a job that the controller does not have, or in whose own text it stands twice."""
+
+    by_job: Mapping[int, MailRequest]
+    doubtful: frozenset[int]
+    """Jobs of which Slurm's answer does not show what they asked for: another answer may."""
+
+
 @dataclass(kw_only=True)
 class _Looked:
     """What the last look found."""
@@ -49,10 +69,12 @@ def _look(service: context.Context) -> int:
     if not new:
         looked.ends = keys
         return 0
-    requests = mail_requests(service, {attempt.job_id for attempt, _ in new})
+    # Arrays get one summary, or with ARRAY_TASKS mails of their own.
+    mailed = [(attempt, event) for attempt, event in new if attempt.array_task_id is None]
+    requests = mail_requests(service, {attempt.job_id for attempt, _ in mailed}).by_job
     put = sum(
         handover.put(service.config, owed)
-        for attempt, event in new
+        for attempt, event in mailed
         for owed in _owed(attempt, event, requests, now)
     )
     looked.ends = keys
@@ -97,40 +119,42 @@ def _ends(
                 yield attempt, "Requeued"
 
 
-def mail_requests(
-    service: context.Context, jobs: AbstractSet[int]
-) -> dict[int, tuple[str, str, frozenset[str]]]:
-    """Job id to its state now, the recipient and the events asked for; a job in whose own text they stand twice is left out."""
-    found: dict[int, tuple[str, str, frozenset[str]]] = {}
-    listing = job_texts.listed(service.run_slurm, jobs)
-    for job_id in jobs & listing.texts.keys():
-        text = listing.texts[job_id]
+def mail_requests(service: context.Context, jobs: AbstractSet[int]) -> MailRequests:
+    """What these jobs asked for, by the controller, which forgets a job some minutes after its end."""
+    by_job: dict[int, MailRequest] = {}
+    found = job_texts.of_jobs(service.run_slurm, jobs)
+    for job_id, text in found.texts.items():
         named, states = _MAIL_REQUEST.findall(text), _STATE.findall(text)
         if len(named) == 1 and len(states) == 1:
             recipient, events = named[0]
-            found[job_id] = (states[0], recipient, frozenset(events.split(",")))
-    return found
+            by_job[job_id] = MailRequest(
+                state=states[0], recipient=recipient, events=frozenset(events.split(","))
+            )
+    return MailRequests(by_job=by_job, doubtful=found.doubtful)
 
 
 def _owed(
     attempt: records.JobAttempt,
     event: str,
-    requests: Mapping[int, tuple[str, str, frozenset[str]]],
+    requests: Mapping[int, MailRequest],
     now: datetime,
 ) -> Iterator[handover.OwedMail]:
-    state, recipient, events = requests.get(attempt.job_id, ("", "", frozenset()))
-    ended = state == attempt.state and "END" in events and "FAIL" not in events  # elsewhere it goes on
-    wanted = "REQUEUE" in events if event == "Requeued" else ended
-    if not wanted or attempt.array_task_id is not None:
-        return  # arrays get one summary, or with ARRAY_TASKS mails of their own
+    request = requests.get(attempt.job_id)
+    if request is None:
+        return
+    events = request.events
+    ended = (
+        request.state == attempt.state and "END" in events and "FAIL" not in events
+    )  # elsewhere it goes on
+    if not ("REQUEUE" in events if event == "Requeued" else ended):
+        return
     try:
-        recipient = headers.address(recipient)
+        recipient = headers.address(request.recipient)
     except errors.UsageError:
         return
-    restarts = attempt.attempt - 1 if attempt.restart_count is None else attempt.restart_count
     yield handover.OwedMail(
         job_id=attempt.job_id,
-        restart_count=restarts,
+        restart_count=attempt.n_restarts,
         recipient=recipient,
         subject=f"Slurm Job_id={attempt.job_id} Name={attempt.name} {event}, {attempt.state}",
         event=event,

@@ -13,9 +13,10 @@ import string
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from probing_cluster.attribution.verdict import wording
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.owners import missing
-from probing_cluster.core import digits, errors, records, sanitize, vocabulary
+from probing_cluster.core import digits, errors, records, sanitize
 
 FIELDS = ("SystemComment", "AdminComment", "Comment")
 _JUST = timedelta(minutes=1)
@@ -53,13 +54,14 @@ def run(service: context.Context) -> int:
 
 
 def line(verdict: records.Verdict) -> str:
-    """`probing #1: gpu_off_bus (certain) n2 gpu3: …`, without the quotes and breaks that accounting changes.
+    """`probing #1: gpu_lost (certain) n2 gpu3: …`, without the quotes and breaks that accounting changes.
 
-    A line that the program printed is left out: accounting shows the field to other users, too.
+    Accounting shows the field to other users, too. What happened is in the cause's own words: any summary may quote what the program printed.
     """
     where = " ".join(p for p in (verdict.node, verdict.device) if p)
-    head = f"{_prefix(verdict)} {verdict.cause} ({verdict.confidence})"
-    text = f"{head}{f' {where}' if where else ''}: {verdict.summary.partition(vocabulary.LAST_LINE)[0]}"
+    head = f"{_prefix(verdict)} {verdict.cause} ({verdict.confidence}){f' {where}' if where else ''}"
+    happened = wording.of_cause(verdict)
+    text = f"{head}: {happened}" if happened else head
     return sanitize.clean(text, _LINE_CHARS).translate(_UNQUOTED).strip()
 
 

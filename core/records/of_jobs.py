@@ -63,6 +63,11 @@ class JobAttempt(FromRow):
             return f"{self.het_job_id}+{self.het_offset}"
         return str(self.job_id)
 
+    @property
+    def n_restarts(self) -> int:
+        """Slurm's restart count; where it is not known, the attempts before this one."""
+        return self.attempt - 1 if self.restart_count is None else self.restart_count
+
 
 LESS_LIKELY = "less likely: "
 """What a sentence of `Verdict.ruled_out` begins with whose cause the evidence does not exclude."""
@@ -105,7 +110,7 @@ class Verdict(FromRow):
     window_start_at: datetime | None = doc("start of the evidence window, UTC", default=None)
     window_end_at: datetime | None = doc("end of the evidence window, UTC", default=None)
     log_read: bool | None = doc(
-        "whether the job's output had been read when it was made; false = it may change with what is read, null = no agent has it to read",
+        "whether the job's output had been read when it was made; false = it may change with what is read, null = nothing will be read: no agent has it, none could read it, or it is a later component of a heterogeneous job, whose output is in the first one's",
         default=None,
     )
     author: str = doc("'rules', or the operator who set it", default="rules")

@@ -205,7 +205,7 @@ class CauseCandidates:
             self.best = first
 
     def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
-        """Make a warning about stalled ranks the first cause, if nothing else explains the end at `last_line`; `unexplained_end.stall`."""
+        """Make a warning about stalled ranks or a lost store the first cause, if nothing else explains the end at `last_line`; `unexplained_end.stall`."""
         if self.best is not None or self.settled:
             return
         self.best = unexplained_end.stall(self.held, last_line, only_lists, ended=ended)

@@ -80,12 +80,12 @@ _ROW = re.compile(
 )
 """A row of a table of two columns or more; the boxes that codes draw around an error have one. Of counters: a name and its numbers."""
 _STACK = re.compile(
-    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d{1,7}(?!\d|\]: ))|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
+    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|frame #\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d{1,7}(?!\d|\]: ))|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
     re.IGNORECASE,
 )
 """Frames of a stack and their headings."""
 _BOILERPLATE = re.compile(
-    r"Primary job\s|\S{1,200} FAILED$|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
+    r"Primary job\s|\S{1,200} FAILED$|CHILD PROCESS FAILED WITH NO ERROR_FILE$|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
     r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |PMI2?_Abort: |(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:\d{1,8} more process(?:es)? ha(?:s|ve) sent help message|Set MCA parameter)\b|aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
     r"|\s{0,8}(?:Job ?)?(?:State|Status)\s{0,8}[:=]\s{0,8}(?:FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|COMPLETED)\b"
 )

@@ -20,7 +20,7 @@ _LAST = re.compile(
     r"|sudo: (?!unable to resolve host)\S|timeout: (?:sending signal|failed to run)\b"
     r"|cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b|% (?:Variable is undefined|Attempted to|Unable to|Type conversion error|Program caused|Syntax error|Execution halted at)\b"
     r"|(?:\*\* |\{[\s\d,-]{3,40}\}:\s{1,4})?On entry to \S{3,20},? parameter number\s|BLACS ERROR '|[A-Z]\w{2,20}: Call to \S{3,20} failed\b"
-    r"|\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])"
+    r"|(?:[\w.-]{1,40} ){1,2}(?i:error) on (?i:rank|task|process|PE) \d{1,8}\b[^:\n]{0,300}(?::\d{1,7}\)?)?: (?=[A-Za-z])|\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])"
     r"|[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?|Error(?=:))(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)|[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)"
     r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
     r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
@@ -88,7 +88,7 @@ _CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminat
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
 _NO_LAST = re.compile(
-    r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:(?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory|No match\.)$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
+    r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR - \S{1,80} - Failed after \d{1,4}:\d\d:\d\d!$|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:(?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory|No match\.)$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
     r"|\bUnhandled error \(suppress with '|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^errors?\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|%](?:\s|$))|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|: use of closed network connection\b|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|(?<!<)\bwarn(?:ing)?\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bfind (?:a |any )better\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,

@@ -44,6 +44,8 @@ _ANSWER = re.compile(r"\s{0,4}#{2,6} ?\w|-{3,}|={3,}")
 _TURN = re.compile(r".{0,200}<\|(?:im_start|start_header_id|start_of_turn)\|>")
 _TURN_ENDS = re.compile(r"<\|(?:im_end|eot_id|end_of_turn|end|endoftext)\|>\s*$")
 """The marks that models' chats have between their turns."""
+_CLOSING_QUOTE = re.compile(r"['\"]{1,3}[,)\]}]{0,3}")
+"""Ends a prompt that a server prints: its last turn is the model's, which has not begun."""
 _COMMIT = re.compile(r"commit [0-9a-f]{40}(?: \([^)\n]{1,200}\))?$")
 _COMMIT_LINE = re.compile(r"(?:Author|Commit|Merge|\w{0,6}Date): |\s{4}|\s*$")
 """What `git log` prints of a commit below its number: its fields and its message, indented."""
@@ -143,6 +145,7 @@ _OVER: dict[str, Callable[[str], bool]] = {
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
     "commit": lambda text: _COMMIT_LINE.match(text) is None,
+    "turn": lambda text: _CLOSING_QUOTE.fullmatch(text.strip()) is not None,
 }
 """How texts without an end marker of their own end; a here-document's marker stands in the script."""
 
@@ -158,6 +161,8 @@ _LEAST_ROWS = 2
 _ESCAPE = r"\\(?:[().\[\]{}+*?|^$]|[dsw](?![A-Za-z]))"
 _PATTERN = re.compile(rf"{_ESCAPE}.*(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).*{_ESCAPE}|\S\|[^|]*\.\*|\.\* .*\|")
 """A regular expression: the line shows a search pattern."""
+_SOURCE_ARROW = re.compile(r"\s{0,6}-{1,6}> ?\d{1,6}\s")
+"""The line of source at which IPython's traceback points; the exception stands below the frames."""
 _PAGE_ITEM = re.compile(
     r"\s{0,12}(?:[-*•]|\d{1,2}[.)])\s+(?:\*\*)?`[^`]{2,200}`(?:\*\*)?,? (?:[a-z]+[,.]? ){3}"
 )
@@ -237,7 +242,9 @@ def is_shown(text: str, before: Reversible[str]) -> bool:
         return True
     if not any(sign in text for sign in ("  ", "\\", ".*", "`", "**", "_No ")):
         return False
-    if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):
+    if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED, _SOURCE_ARROW)) or _PATTERN.search(
+        text
+    ):
         return True
     if (_WIDE_ROW.match(text) and not _NAMED_NUMBER.search(text)) or (
         _ROW_OF_COUNTS.match(text) and _ROW_OF_COUNTS.match(next(iter(reversed(before)), ""))

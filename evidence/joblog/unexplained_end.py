@@ -15,6 +15,7 @@ SIGNAL_LINES = 1_000
 _INTERRUPTED_LINES = 40
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
+_HEAD_LINES = 2
 _RAISED = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
 )
@@ -55,6 +56,7 @@ def stall(
 ) -> int | None:
     """Index of the first of the warnings in short succession about stalled ranks before the end at `last_line`.
 
+    Without one, of a lost store with which the log begins: nothing stands above it that could have ended well.
     `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm ended the job; a single warning is then no proof of a hang.
     """
     stalls: list[int] = []
@@ -64,9 +66,10 @@ def stall(
         if (held[stalls[-1]].line if stalls else last_line) - held[i].line > _STALL_LINES:
             break
         stalls.append(i)
-    if len(stalls) < (_STALLS if ended else 1) or not only_lists(held[stalls[0]].line):
-        return None
-    return stalls[-1]
+    if len(stalls) >= (_STALLS if ended else 1) and only_lists(held[stalls[0]].line):
+        return stalls[-1]
+    begins = bool(held) and held[0].kind == "store_lost" and held[0].line <= _HEAD_LINES
+    return 0 if begins and not ended else None
 
 
 def _is_near(finding: JobFinding, last_line: int) -> bool:

@@ -207,7 +207,7 @@ class JobBook:
             listed, too_long = _bounded(dict.fromkeys((*known.logs, *logs)))
             unread = tuple(dict.fromkeys((*known.unread, *(path[:_UNREAD_CHARS] for path in too_long))))
             added = replace(
-                known, logs=listed, unread=unread[:MAX_UNREAD], extra={**known.extra, **_slurms(ids)}
+                known, logs=listed, unread=unread[:MAX_UNREAD], extra={**known.extra, **_slurm_ids(ids)}
             )
             self._jobs[job.job_id] = added if added != known else known
 
@@ -226,7 +226,7 @@ class JobBook:
         known = self.get(job_id)
         if known is None or known.released_at is None or ids.get("restart_count") != known.restart_count:
             return known
-        self._ended[job_id] = replace(known, extra={**known.extra, **_slurms(ids), "ids_known": True})
+        self._ended[job_id] = replace(known, extra={**known.extra, **_slurm_ids(ids), "ids_known": True})
         return self._ended[job_id]
 
     def end(self, job: NodeJob, now: datetime) -> NodeJob:
@@ -306,7 +306,7 @@ def _bounded(paths: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
     return tuple(listed), too_long
 
 
-def _slurms(ids: Mapping[str, Any]) -> dict[str, Any]:
+def _slurm_ids(ids: Mapping[str, Any]) -> dict[str, Any]:
     """Ids and names that Slurm gave a job and filename patterns use, without values of a wrong type."""
     numbers = {k: ids[k] for k in ("array_job_id", "array_task_id") if _is_id(ids.get(k))}
     words = {k: ids[k][:1024] for k in ("user", "job_name") if isinstance(ids.get(k), str)}

@@ -18,6 +18,8 @@ from probing_cluster.slurm_plugins import commands
 
 MOST_ALONE = 32
 """Jobs of one listing that are asked for one by one: a name has room for the lines of many others."""
+MOST_NAMED = 8
+"""Jobs that are asked for one by one; more are looked up in one listing, which on a large cluster has tens of thousands."""
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
 _START = re.compile(r"^JobId=(\d{1,10}) ", re.MULTILINE | re.ASCII)
 
@@ -50,6 +52,19 @@ def named(run: commands.Runner, name: str) -> JobTexts:
         return _read(run, ("job", name), ("-j", name), 0)
     # Slurm was asked for this job and shows one line: whatever else stands there is the job's.
     return JobTexts(texts={int(m[1]): text[m.start() :].rstrip("\n") for m in starts}, doubtful=frozenset())
+
+
+def of_jobs(run: commands.Runner, wanted: AbstractSet[int]) -> JobTexts:
+    """The texts of these jobs, raw ids, alone."""
+    answers = (
+        [listed(run, wanted)]
+        if len(wanted) > MOST_NAMED
+        else [named(run, str(job_id)) for job_id in sorted(wanted)]
+    )
+    return JobTexts(
+        texts={job_id: text for found in answers for job_id, text in found.texts.items() if job_id in wanted},
+        doubtful=frozenset(job_id for found in answers for job_id in found.doubtful & wanted),
+    )
 
 
 def require(found: JobTexts, job_id: int) -> None:

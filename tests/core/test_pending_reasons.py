@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from probing_cluster.core.catalogue import pending_reasons
@@ -34,6 +36,32 @@ def test_a_reason_is_a_sentence_with_the_way_out(reason: str, never: bool, words
     assert words in found.words
     assert found.words.format(job="66")
     assert "{job}" not in found.why  # which is also given for a job that has ended
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("Priority", "jobs of higher priority were ahead of it"),
+        ("Dependency", "it was to begin after the jobs that it depended on"),
+        ("DependencyNeverSatisfied", "the job that it waited for ended in a way that its --dependency did not accept"),
+        ("JobHeldUser", "held by its owner"),
+        ("QOSMaxGRESPerJob", "it asked for more, or less,"),
+        ("QOSMaxGRESPerUser", "had reached a limit"),
+    ],
+)  # fmt: skip
+def test_of_a_job_that_has_ended_a_reason_is_past(reason: str, words: str) -> None:
+    """It waits no more: nothing is ahead of it."""
+    found = pending_reasons.of(reason)
+    assert found is not None
+    assert found.why_past.startswith(words) or words in found.why_past
+
+
+def test_no_reason_of_an_ended_job_speaks_of_the_present() -> None:
+    """Of every row; what a partition, account or QOS may have is true still."""
+    present = re.compile(r"\b(?:is|are|waits|needs|begins|depends)\b|\bit (?:asks|has|can|may)\b")
+    for _pattern, row in pending_reasons._TABLE:
+        sentence = re.sub(r"\([^)]*\)", "", row.why_past)  # what stands there is a command
+        assert not present.search(sentence), row.why_past
 
 
 @pytest.mark.parametrize("reason", ["", "None", "SomethingNew", "PriorityX"])

@@ -87,3 +87,16 @@ def test_fields_as_json_are_plain_in_order_and_all_the_way_down() -> None:
         "detail": {"seen": [at, ["low"]], "n": 1},
     }  # fmt: skip
     assert type(plain["severity"]) is str
+
+
+@pytest.mark.parametrize(
+    ("attempt", "restart_count", "n_restarts"), [(1, None, 0), (3, None, 2), (3, 0, 0), (1, 2, 2)]
+)
+def test_restarts_are_slurms_count_or_else_the_attempts_before(
+    attempt: int, restart_count: int | None, n_restarts: int
+) -> None:
+    """Slurm's counts requeues only; a job id that is used again begins at 0."""
+    made = records.JobAttempt(
+        cluster="c", job_id=7, submit_at=AT, state="FAILED", attempt=attempt, restart_count=restart_count
+    )
+    assert made.n_restarts == n_restarts

@@ -18,6 +18,8 @@ LSF = (
     + "-" * 60 + "\n\nExited with exit code 126.\n\nResource usage summary:\n\n    CPU time :   0.23 sec.\n    Max Memory :   -\n"
     "    Run time :   7 sec.\n\n"
 )  # fmt: skip
+STEPS_THEN = "".join(f"step {n} loss 2.{9 - n}\n" for n in range(9))
+STORE_GONE = "[rank3]:[W1206 18:44:12.7 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=65, addr=[localhost]:37402, remote=[localhost]:29500): failed to recv, got 0 bytes"
 GOES_ON = "\n\nInspect the output of the command\nDevice set to use cuda:0\nSetting the token of the end\nThe answer is 42\nand so on\nand so on"
 FOUND = [
     # name of the source, kind of the first cause or None, what it must say, log
@@ -164,7 +166,85 @@ FOUND = [
         "torch 2.7 and later: ranks that end a little after the one with the store",
         None,
         {},
-        "[rank3]:[W1206 18:44:12.7 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=65, addr=[localhost]:37402, remote=[localhost]:29500): failed to recv, got 0 bytes",
+        STEPS_THEN + STORE_GONE,
+    ),
+    (
+        "gpustack 6019, xinference 4421: the same, and nothing stands above it that could have ended well",
+        "store_lost",
+        {"line": 1},
+        STORE_GONE + "\nException raised from recvBytes at /pytorch/torch/csrc/distributed/c10d/Utils.hpp:682 (most recent call first):\nframe #0: c10::Error::Error(c10::SourceLocation, std::__cxx11::basic_string<char, std::char_traits<char>",
+    ),
+    (
+        "llama.cpp 10152: a prompt that a server prints ends with the model's turn, which has not begun",
+        "cuda_error",
+        {"line": 8},
+        "chat_example: '<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>assistant\n'\nserver is listening\nslot 0: done\nggml-cuda.cu:70: CUDA error\nCUDA error: peer access has not been enabled\n  current device: 0\nAborted (core dumped)",
+    ),
+    (
+        "BMInf 29: the line of source at which IPython points is no message",
+        "cuda_version",
+        {"line": 4},
+        "/opt/x/cuda.py in check(error)\n    215     if error:\n--> 216         raise RuntimeError(\"CUDA Error: %s\" % text(error))\nRuntimeError: CUDA Error: no kernel image is available for execution on the device",
+    ),
+    (
+        "ucx 1920: an exhausted queue pair, in the words of UCX 1.3",
+        "net_ib_completion_error",
+        {"line": 2},
+        "4096     27.58\n[1516700569.37] [n59:5831 :0]    ib_mlx5_log.c:113  UCX  ERROR Error on QP 0x6179 wqe[0]: Transport retry count exceeded (synd 0x15 vend 0x81) opcode SEND\n[1516700569.38] [n59:5831 :0]  ucp_worker.c:437  UCX  ERROR Error Endpoint timeout was not handled for ep 0x1bd - rc_mlx5/mlx5_2:1",
+    ),
+    (
+        "ucx 3087: an endpoint's timeout, with mpirun's stamp",
+        "peer_lost",
+        {"line": 2},
+        "starting\nMon Dec 10 08:18:05 2018[1,8]<stderr>:[n1:13210:0:13210]    ud_iface.c:732  UCX Fatal: transport error: Endpoint timeout",
+    ),
+    (
+        "WarpX 2736: Cray's MPI without the lines around its message",
+        "program_error",
+        {"line": 2},
+        "Initializing\nMPIDI_CRAY_init: GPU_SUPPORT_ENABLED is requested, but GTL library is not linked",
+    ),
+    (
+        "Open MPI's help messages are counted, and the error itself went elsewhere",
+        "process_aborted",
+        {"line": 2},
+        "[n2170:115478] 37 more processes have sent help message help-opal-shmem-mmap.txt / mmap on nfs\n[n2170:115478] 1 more process has sent help message help-mpi-errors.txt / mpi_errors_are_fatal\n===== Job Information =====\nElapsed: 1 min",
+    ),
+    (
+        "RELION 327: an MPI error's class before the exception that it became",
+        "program_error",
+        {"line": 2},
+        "starting\n  1: MPI_ERR_TRUNCATE: message truncated\nterminate called after throwing an instance of 'RelionError'\n[g1:31213] *** Process received signal ***\n[g1:31213] Signal: Aborted (6)",
+    ),
+    (
+        "LBANN 1002: an error on a rank, with its source",
+        "program_error",
+        {"line": 2},
+        "reading\nLBANN error on rank 2 (/src/data_reader.cpp:374): data_reader:: Cannot open file /3/samples.bundle",
+    ),
+    (
+        "Megatron 172: a machine that is no node of a cluster",
+        "slurm_launch_failed",
+        {"line": 2},
+        "starting\nsrun: error: s_p_parse_file: unable to status file /etc/slurm-llnl/slurm.conf: No such file or directory, retrying in 1sec up to 60sec",
+    ),
+    (
+        "Paddle 52622: the store is gone, whatever the exception's name",
+        "python_consequence",
+        {"line": 4},
+        "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    task = group.barrier()\nValueError: (InvalidArgument) TCP send error. Details: Broken pipe.",
+    ),
+    (
+        "ViLT: Sacred's sum of a run that lost its peers says nothing; Slurm does",
+        "slurm_oom",
+        {"line": 6},
+        "epoch 1\nERROR - ViLT - Failed after 5:11:10!\nTraceback (most recent calls WITHOUT Sacred internals):\n  File \"run.py\", line 73, in main\nRuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [172.16.205.19]:15775\nslurmstepd: error: Detected 37 oom-kill event(s) in StepId=61074596.batch. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+    ),
+    (
+        "cmt 83: torchelastic's notice of a child without a report",
+        "task_exit",
+        {"line": 2},
+        "CHILD PROCESS FAILED WITH NO ERROR_FILE\nChild process 71952 (local_rank 0) FAILED (exitcode 1)\nError msg: Process failed with exitcode 1",
     ),
     (
         "rccl 1454, nccl-tests 166: the result as the tests of NCCL print it",

@@ -45,7 +45,7 @@ _RUNTIMES = re.compile(
     r"|ERROR STOP(?:\s|$)"
     r"|ERROR: an? \w{1,60} was thrown during kernel execution\b"
     r"|Error: (?:Could not find or load main class|Unable to (?:access jarfile|initialize main class))|Error occurred during initialization of VM"
-    r"|(?:\*\*\*|MPI Error \d{1,10}:) MPI_ERR_(?!OTHER|INTERN|UNKNOWN|PROC_FAILED|REVOKED)[A-Z_]{2,30}: "
+    r"|(?:(?:\*\*\*|MPI Error \d{1,10}:|^\d{1,6}:) |^)MPI_ERR_(?!OTHER|INTERN|UNKNOWN|PROC_FAILED|REVOKED)[A-Z_]{2,30}: "
     r"|Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|\{) ?: ?|Error in [\w.`(\[\"].{0,200}? :(?: |$)"
     r"|\{?Error using {1,3}\S"
     r"|\S{0,200}lua\w{0,8}: \S{1,200}\.lua:\d{1,6}: "

@@ -53,6 +53,8 @@ _HAS_STARTED = re.compile(
 _WRONG_REQUEST = re.compile(
     r"--[a-z][a-z-]{1,40}\b|\b[Ii]nvalid\b(?! (?:job|cred|msg|message|hostlist|nodeid))|configuration file|\b(?:in|un)compatible\b|\bexclusive\b|\bout of range\b|\btoo (?:long|large|small|few|many)\b|\brequested\b|\basked for\b|\bduplicate|\bspecif|\bmust be\b|\bhostfile\b"
 )
+_NO_CONFIGURATION = "s_p_parse_file: unable to status file"
+"""Slurm's commands look for a missing slurm.conf again for a minute: this is no node of a cluster."""
 _WRONG_OPTION = "Slurm's command refused its options, its input files or what they ask for."
 _DISTURBED = "Slurm's launcher lost a daemon, a node or the controller."
 _HYDRA = re.compile(
@@ -101,7 +103,8 @@ def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
     if replaced := _REPLACED.match(text):
         detail = {"directory": replaced["directory"], "why": replaced["why"]}
         return make(FACTS, vocabulary.DIRECTORY_REPLACED, record, host=found["host"], detail=detail)
-    if found["level"] == "error" and (_GOES_ON.search(text) or _END.search(text)):
+    unset = text.startswith(_NO_CONFIGURATION)
+    if found["level"] == "error" and not unset and (_GOES_ON.search(text) or _END.search(text)):
         return None
     about = slurm.launch(record, None, container="pyxis: " in text)
     if about.domains != USER and _HAS_STARTED.search(text):

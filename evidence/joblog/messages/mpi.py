@@ -61,7 +61,9 @@ _ABORT = re.compile(
     r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|(?:MPICH ERROR \[Rank (?P<own>\d{1,8})\] .{0,200}: |^\s?Rank (?P<cray>\d{1,8}) \[[^\]\n]{8,40}\] \[[\w.-]{1,60}\] )application called MPI_Abort\(|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
     r"|^application called MPI_Abort\(.{1,60}\) - process (?P<process>\d{1,8})$"
 )
-_FATAL_CALL = re.compile(r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}")
+_FATAL_CALL = re.compile(
+    r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}|\d{1,8} more process(?:es)? ha(?:s|ve) sent help message help-mpi-errors\.txt / mpi_errors_are_fatal$"
+)
 """Open MPI's first line of an error that ends the processes; its class follows and is more precise if the caller's arguments are wrong."""
 _CALL_ENDED = "A call of MPI failed and ended the processes: by an error of its own, of its arguments, or of the network below it."
 _START = re.compile(
@@ -78,7 +80,7 @@ _PMI = re.compile(
 _STACK_LINES = 12
 _NO_PMI = "MPI could not start: the program found no PMI of its kind. It was started by a launcher that its MPI was not built for (see srun --mpi)."
 _MPICH = re.compile(
-    r"MPICH ERROR \[Rank (?P<rank>\d{1,8})\] .{0,160} - Abort\(-?\d{1,10}\)(?: \(rank .{1,40}\))?: MPIDI?_CRAY_\w{1,40}: \S"
+    r"(?:^|MPICH ERROR \[Rank (?P<rank>\d{1,8})\] .{0,160} - Abort\(-?\d{1,10}\)(?: \(rank .{1,40}\))?: )MPIDI?_CRAY_\w{1,40}: \S"
 )
 """Cray's MPI names the setting that it cannot fulfil; it repeats the message after `aborting job:`."""
 _NOT_STARTED = re.compile(
@@ -99,7 +101,7 @@ _NOT_THERE = (
 )
 _MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could not reach it: slots, bindings, the executable, or PMI."
 _UCX = re.compile(
-    r"UCX\s{1,4}ERROR\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
+    r"UCX\s{1,4}(?:ERROR|FATAL|Fatal:)\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
 )
 _BTL = re.compile(
     r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|(?P<ports>bind on local address .{1,80} failed: Address already in use)|.{0,40}received unexpected process identifier)"
@@ -112,6 +114,8 @@ _NO_PORT = "Open MPI found no free local port for one more connection over TCP: 
 _NO_CONNECTION = re.compile(
     r"(?:connect|bind|getpeername|sendv?|recvv?)\((?:.{0,160}\b(?:dest_addr|addr)=(?P<at>[\da-f.:\[\]]{3,60})|fd=)?.{0,160}\) failed: (?:Connection|No route|Network|Broken pipe|Host is|Cannot assign)"
 )
+_NO_ANSWER = re.compile(r"transport error: |(?:Error )?Endpoint timeout\b")
+"""The other end did not acknowledge in time."""
 _OWN_ADDRESS = re.compile(r"\[?(?:127\.|172\.17\.|192\.168\.122\.|169\.254\.|::1\]|fe80:)")
 """Addresses that mean another machine on each machine: loopback, Docker's bridge, libvirt's, link-local."""
 _WRONG_NET = "UCX tried to reach another rank at an address that only this machine knows, such as Docker's bridge: name the network (UCX_NET_DEVICES, or the MPI's own setting)."
@@ -233,6 +237,8 @@ def _ucx(found: re.Match[str], record: Record, _context: JoblogContext) -> rules
         return make(FACTS, "host_memory_error", record)
     if _NO_WAY.search(reason):
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
+    if _NO_ANSWER.match(reason):
+        return make(FACTS, "peer_lost", record, meaning=_UNREACHED)
     if unconnected := _NO_CONNECTION.match(reason):
         if unconnected["at"] and _OWN_ADDRESS.match(unconnected["at"]):
             return make(FACTS, "program_error", record, meaning=_WRONG_NET)
@@ -369,7 +375,7 @@ FAMILY = grammar.LogFamily(
         "function was called", "exited on signal", "RUNNING AT", "Process name: [", "Exit code: ",
         "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
         "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
-        "error occurred in PMPI_", "Abort(", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
+        "error occurred in PMPI_", "Abort(", "MPIDI_CRAY", "MPID_CRAY", "mpi_errors_are_fatal", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
         "No components were able", "parameter given to a command line", "has unexpectedly", "unable to reliably start", "processes failed to start",
         "lost communication", "Remote daemon", "enough slots", "are already filled",
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",

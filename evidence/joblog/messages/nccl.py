@@ -148,7 +148,7 @@ _REFUSED_CALL = re.compile(r"\bRC: ?-?(?:12|22|38|95)\b")
 _REFUSED_MEANING = "libfabric refused a call of NCCL's plugin: the provider or a setting does not support it."
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
-    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?P<old>\w+):\d{1,3} QP 0x.{0,80}?: Transport retry count exceeded\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
+    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?:(?P<old>\w+):\d{1,3} )?QP 0x.{0,80}?: (?P<retries>Transport retry count exceeded)\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
 """Messages of UCX (under MPI, NVSHMEM, NIXL) and other users of verbs when the peer does not acknowledge."""
 
@@ -206,10 +206,10 @@ def _transport(found: re.Match[str], record: Record) -> JobFinding:
     hca = found["hca"] or found["old"]
     if found["node"]:
         return make(FACTS, "net_ib_completion_error", record, host=found["node"])
-    if not hca:
+    if not hca and not found["retries"]:
         return make(FACTS, "net_ib_error", record)
     meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
-    return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": hca})
+    return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": hca} if hca else {})
 
 
 def _without_warn(record: Record) -> JobFinding | None:

@@ -79,7 +79,7 @@ _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
 _NUMBERED = re.compile(
-    r"\b(?:Rank (?P<rank>\d{1,8}) crashed with exit code|Global rank (?P<global>\d{1,8}) \(PID (?P<pid>\d{1,10})\) exited with code|process (?P<spawned>\d{1,8}) terminated with (?:exit code|signal)|Child process with PID (?P<child>\d{1,10}) terminated with code) (?:(?P<code>-?\d{1,6})|(?P<signame>SIG[A-Z]{2,8}))\b"
+    r"\b(?:Rank (?P<rank>\d{1,8}) crashed with exit code|Global rank (?P<global>\d{1,8}) \(PID (?P<pid>\d{1,10})\) exited with code|process (?P<spawned>\d{1,8}) terminated with (?:exit code|signal)|Child process with PID (?P<child>\d{1,10}) terminated with code|Child process \d{1,10} \(local_rank \d{1,6}\) FAILED \(exitcode) (?:(?P<code>-?\d{1,6})|(?P<signame>SIG[A-Z]{2,8}))\b"
 )
 """Launchers that number the processes they start: MosaicML's Composer, torch.multiprocessing, Lightning."""
 _SHELL = re.compile(
@@ -331,6 +331,7 @@ FAMILY = grammar.LogFamily(
         "coordination service",
         "Horovod has been shut",
         "with exitcode",
+        "FAILED (exitcode",
         "free invalid pointer",
         "<jemalloc>",
         "killed ",

@@ -185,6 +185,8 @@ _REMOTE_TEXT = re.compile(
     r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above|See (?:the )?stack ?trace for (?:the )?root cause|^\[\S{0,300}gloo/\S{1,200}:\d{1,6}\]\s*$",
     re.IGNORECASE,
 )
+_OF_STORE = re.compile(r"\(\w{1,40}\) TCP (?:connect|send|receive|recv) error\. Details: ")
+"""Paddle's store is gone, whatever the exception's name."""
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")
 """pytest's mark on the lines of the exception that made a test fail."""
 _RAISED = re.compile(r"\braised:\s*$")
@@ -341,6 +343,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     own_file = name == "EOFError" and found["text"]
     of_client = "." in found["name"] and not _OF_PEERS.match(found["name"])
     lost = name not in vocabulary.OF_CODE and not of_client and _REMOTE_TEXT.search(found["text"])
+    lost = lost or _OF_STORE.match(found["text"])
     if (name in _REMOTE_NAMES and not own_file) or lost:
         return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:

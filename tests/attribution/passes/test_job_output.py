@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import attribute
+from probing_cluster.attribution.passes import assign_rows, attribute
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
@@ -145,6 +145,38 @@ def test_the_late_prolog_of_a_jobs_first_second_reopens_it(
     report({"stdout": [LINE]}, at=make.end + timedelta(milliseconds=370))
     assert judge() == 1
     assert LINE in the_verdict(store).summary
+
+
+@pytest.mark.parametrize(("offset", "n_judged"), [(None, 1), (0, 1), (1, 0)])
+def test_the_output_of_a_later_component_reopens_nothing(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None], offset: int | None, n_judged: int
+) -> None:  # fmt: skip
+    """A heterogeneous job writes into the first one's file; no verdict on a later one says whether that was read."""
+    for node in ("n1", "n2"):
+        report(node=node)
+    store.upsert_attempts([make.attempt(het_job_id=4242 if offset is not None else None, het_offset=offset)])
+    judge()
+    report({"stdout": [LINE]})
+    assert judge() == n_judged
+    assert the_verdict(store).log_read is (True if n_judged else None)
+
+
+@pytest.mark.parametrize("lasted_s", [0, 3600])
+def test_the_database_and_attribution_agree_on_a_starts_prolog(
+    store: db_store.Store, make: Maker, lasted_s: int
+) -> None:
+    """From a minute before the start until the second of the end is over."""
+    begin, end = make.start, make.start + timedelta(seconds=lasted_s)
+    short = timedelta(microseconds=1)
+    bounds = (begin - timedelta(minutes=1), end + timedelta(seconds=1))
+    instants = [at + by for at in (*bounds, begin, end) for by in (-short, timedelta(), short)]
+    query = sa.text("SELECT probing.is_prolog_of(:at, :begin, :end)")
+    with store.engine.connect() as connection:
+        by_database = [
+            connection.execute(query, {"at": at, "begin": begin, "end": end}).scalar() for at in instants
+        ]
+    assert by_database == [assign_rows.is_prolog_of(at, begin, end) for at in instants]
+    assert by_database[:6] == [False, True, True, True, False, False]
 
 
 @pytest.mark.parametrize(("state", "n_judged"), [("NODE_FAIL", 1), ("FAILED", 0)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -17,7 +16,7 @@ import pytest
 
 from probing_cluster.control_plane import context, delivery
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.owners import answers, handover
+from probing_cluster.control_plane.owners import answers, corrections, handover, job_facts
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import errors, records, settings, vocabulary
@@ -112,6 +111,11 @@ def judge(service: context.Context, of: records.JobAttempt, **changes: object) -
     )  # fmt: skip
 
 
+def pending(service: context.Context) -> list[queue.QueuedMessage]:
+    """What waits for its mail, or for a correction."""
+    return [*handover.box(service.config).pending(), *corrections.box(service.config).pending()]
+
+
 def restart(service: context.Context, of: records.JobAttempt, **changes: object) -> uuid.UUID:
     """What was decided about bringing an attempt back; its row's id."""
     drain_id = uuid.uuid4()
@@ -163,6 +167,21 @@ def test_the_mail_waits_for_the_verdict_and_has_it(mailing: context.Context, box
     assert text.index("submit it again") < text.index("For the operators")
 
 
+def test_the_mail_about_a_refused_node_tells_its_owner_that_there_is_nothing_to_do(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The repair is the operators', and stands behind the mark; what the owner does not."""
+    made = attempt(mailing)
+    step = "Nothing for the job. Repair n2: it was refused before the job began."
+    judge(mailing, made, cause="node_refused", next_step=step)
+    owe(mailing)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert "Nothing for the job." in text
+    assert "For the operators: Repair n2: it was refused before the job began." in text
+    assert text.index("Nothing for the job.") < text.index("For the operators")
+
+
 def test_the_mail_names_the_directory_that_slurm_could_not_enter(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
@@ -205,7 +224,7 @@ def test_without_a_verdict_it_follows_and_then_it_does(
     assert box.message(0)["References"] == box.message(1)["References"]
     later(mailing, 3600)
     owners.run(mailing)
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
     assert len(box.mails) == 2
 
 
@@ -440,7 +459,7 @@ def test_an_arrays_summary_counts_no_task_without_its_cause(
     judge(mailing, attempt(mailing, job_id=8, array_job_id=7, array_task_id=1))
     owe_summary(mailing)
     later(mailing, mailing.config.service.settle_s)
-    read, late = answers._read, []
+    read, late = job_facts.read, []
 
     def reading(*arguments: Any) -> Any:
         found = read(*arguments)
@@ -449,7 +468,7 @@ def test_an_arrays_summary_counts_no_task_without_its_cause(
         )
         return found
 
-    monkeypatch.setattr(answers, "_read", reading)
+    monkeypatch.setattr(job_facts, "read", reading)
     answers.run(mailing, mailing.clock.now())
     monkeypatch.undo()
     assert handover.box(mailing.config).pending()
@@ -501,7 +520,7 @@ def test_the_mail_about_a_job_that_never_started_says_why_at_once(
     )
     assert "Job 8 never started: it ended DEADLINE at " in texts[1]
     assert "Job 9_[1-3] never started: it was cancelled by its owner alice at " in texts[2]
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_a_requeued_job_that_ended_while_it_waited_again_says_so(
@@ -641,7 +660,7 @@ def test_a_kill_anywhere_neither_loses_nor_doubles(
     assert len(set(marks)) == 1
     later(mailing, 3600)
     owners.run(mailing)
-    assert handover.box(mailing.config).pending() == queue.of(mailing.config).pending() == []
+    assert pending(mailing) == queue.of(mailing.config).pending() == []
 
 
 LISTING = (
@@ -720,20 +739,6 @@ def test_from_25_11_3_our_requeue_of_an_ended_job_is_mailed_by_us(
     owners.run(mailing)
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]] * n_mails
     assert all("Requeued" in box.message(n)["Subject"] for n in range(n_mails))
-
-
-def test_what_is_kept_is_what_was_owed() -> None:
-    """Through the file and back."""
-    owed = handover.read(request(), "c", fakes.NOW)
-    assert handover.of_letter(handover.message(owed)) == owed
-    body = json.loads(handover.message(owed).body)
-    assert not {"mailed_cause", "mailed_domain"} & body.keys()
-    mailed = dataclasses.replace(owed, mailed_cause="user_error", mailed_domain="user_program")
-    assert handover.of_letter(handover.message(mailed)) == mailed
-    later = dataclasses.replace(
-        handover.message(owed), body=json.dumps(body | {"of_a_later_release": 1}).encode()
-    )
-    assert handover.of_letter(later) == owed
 
 
 def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: mail_server.Box) -> None:

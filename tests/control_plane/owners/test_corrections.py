@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import mail_server
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.owners import answers, handover
+from probing_cluster.control_plane.owners import corrections, job_facts
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import records
 from tests.control_plane.owners.test_answers import (
@@ -20,6 +21,7 @@ from tests.control_plane.owners.test_answers import (
     later,
     mailing,
     owe,
+    pending,
     request,
     text_of,
 )  # fmt: skip
@@ -62,7 +64,7 @@ def test_a_mail_waits_until_the_output_is_read(mailing: context.Context, box: ma
     later(mailing, 3600)
     owners.run(mailing)
     assert len(box.mails) == 1
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_a_node_that_is_gone_reads_no_output(mailing: context.Context, box: mail_server.Box) -> None:
@@ -93,7 +95,7 @@ def test_a_mail_from_before_the_reading_is_corrected_once(
     owners.run(mailing)
     assert len(box.mails) == 1
     judge(mailing, made, **READ)
-    kept = handover.box(mailing.config).pending()
+    kept = corrections.box(mailing.config).pending()
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == 2
@@ -104,9 +106,9 @@ def test_a_mail_from_before_the_reading_is_corrected_once(
         assert part in text
     assert "What it cost" not in text
     assert box.message(0)["References"] == box.message(1)["References"]
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
     for one in kept:  # of a service that died between the mail and its note
-        handover.box(mailing.config).update(one)
+        corrections.box(mailing.config).update(one)
     owners.run(mailing)
     assert len(box.mails) == 2
 
@@ -151,7 +153,7 @@ def test_a_mail_is_corrected_also_if_the_output_had_been_read(
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 2
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_a_correction_waits_for_the_output_as_a_mail_does(
@@ -167,7 +169,7 @@ def test_a_correction_waits_for_the_output_as_a_mail_does(
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == 2
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 @pytest.mark.parametrize("is_away", [False, True])
@@ -179,11 +181,11 @@ def test_output_that_is_read_an_hour_later_corrects_nothing(
     later(mailing, 3600)
     if not is_away:
         owners.run(mailing)
-        assert handover.box(mailing.config).pending() == []
+        assert pending(mailing) == []
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 1
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, box: mail_server.Box) -> None:
@@ -199,14 +201,14 @@ def test_an_arrays_summary_waits_and_is_not_corrected(mailing: context.Context, 
     judge(mailing, made, **READ)
     owners.run(mailing)
     assert len(box.mails) == 1
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
 
 
 def test_no_recipient_gets_a_storm_of_corrections(
     mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what ends many jobs at once; the next hour has room again."""
-    monkeypatch.setattr(answers, "_CORRECTIONS", 2)
+    monkeypatch.setattr(corrections, "_MOST", 2)
     environment = request()["environment"]
     assert isinstance(environment, dict)
     for job in range(10, 14):
@@ -222,9 +224,71 @@ def test_no_recipient_gets_a_storm_of_corrections(
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == 6
-    assert handover.box(mailing.config).pending() == []
+    assert pending(mailing) == []
     later(mailing, 3600)
     made_later = mailed_unread(mailing)
     judge(mailing, made_later, **READ)
     owners.run(mailing)
     assert len(box.mails) == 8
+
+
+def array_task(
+    service: context.Context, raw: int, task: int, verdict: Mapping[str, Any], *, is_mailed: bool = False
+) -> records.JobAttempt:
+    """A task of array 7 that failed; with its mail, if its job asked for ARRAY_TASKS."""
+    subject = (
+        f"Slurm Array Task Job_id=7_{task} ({raw}) Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
+    )
+    environment = {**request()["environment"], "SLURM_JOB_ID": raw, "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    if is_mailed:
+        owe(service, subject=subject, environment=environment)
+    submitted = service.clock.now() - timedelta(minutes=11) + timedelta(seconds=raw)
+    made = attempt(
+        service, job_id=raw, array_job_id=7, array_task_id=task, run_key=f"7_{task}", submit_at=submitted
+    )
+    judge(service, made, **verdict)
+    return made
+
+
+def test_no_other_task_of_the_array_corrects_a_mail(mailing: context.Context, box: mail_server.Box) -> None:
+    """An array's number is the raw id of its last task, too, whose mail had its own verdict."""
+    array_task(mailing, 8, 1, {**UNREAD, "cause": "oom_host", "log_read": True})
+    array_task(mailing, 7, 9, {**UNREAD, "log_read": True}, is_mailed=True)
+    array_task(mailing, 9, 2, READ)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    later(mailing, 11)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert "job 7_9" in str(box.message()["Subject"])
+    assert "user program" in text_of(box)
+    assert len(corrections.box(mailing.config).pending()) == 1
+
+
+def test_no_other_task_of_the_array_answers_a_mail(mailing: context.Context, box: mail_server.Box) -> None:
+    """While accounting does not have its own."""
+    array_task(mailing, 8, 1, READ)
+    subject = "Slurm Array Task Job_id=7_9 (7) Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
+    environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    owe(mailing, subject=subject, environment=environment)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    assert "The verdict follows" in text_of(box)
+
+
+def test_a_correction_is_held_against_what_its_owner_would_read(
+    mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is found out besides: never 'the verdict changed from X to X'."""
+    made = mailed_unread(mailing)
+    another = attempt(mailing, job_id=8, run_key="8")
+    judge(mailing, another, **READ)
+    monkeypatch.setattr(job_facts.JobFacts, "verdict_on", lambda _self, _of: another_verdict)
+    (another_verdict,) = mailing.store.verdicts(job_ids=[8])
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert len(corrections.box(mailing.config).pending()) == 1
+    judge(mailing, made, **{**READ, "cause": "oom_host"})
+    later(mailing, 11)
+    owners.run(mailing)
+    assert "to system software (oom host)" in " ".join(text_of(box).split())

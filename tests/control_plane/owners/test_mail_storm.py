@@ -67,7 +67,7 @@ class Site:
     @property
     def owed(self) -> Counter[int]:
         """Jobs of which the service has the mail."""
-        return Counter(handover.of_letter(m).job_id for m in handover.box(self.service.config).pending())
+        return Counter(handover.from_message(m).job_id for m in handover.box(self.service.config).pending())
 
     @property
     def called(self) -> Counter[int]:

@@ -18,8 +18,16 @@ def run(service: context.Context) -> str:
     from probing_cluster.control_plane import delivery
 
     tried = delivery.flush(service.config, service.clock.now(), wait=False)
-    service.seldom("outbox", _FORGET_S, lambda: queue.of(service.config).forget(service.clock.now()))
+    service.seldom("outbox", _FORGET_S, lambda: _forget(service))
     return ", ".join(f"{n} {state}" for state, n in sorted(Counter(x.state for x in tried).items()))
+
+
+def _forget(service: context.Context) -> int:
+    """Remove the names of what was sent long ago, also those of owners' mails; how many."""
+    from probing_cluster.control_plane.owners import corrections, handover
+
+    boxes = (queue.of(service.config), handover.box(service.config), corrections.box(service.config))
+    return sum(box.forget(service.clock.now()) for box in boxes)
 
 
 TASK = context.Task(

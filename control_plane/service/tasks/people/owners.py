@@ -29,12 +29,12 @@ def _answers(service: context.Context) -> list[str]:
     if not (Path(service.config.mail.spool_directory) / "owed").is_dir():
         return []
     from probing_cluster.control_plane import delivery
-    from probing_cluster.control_plane.owners import answers
+    from probing_cluster.control_plane.owners import answers, corrections
 
     now = service.clock.now()
     with contextlib.suppress(errors.DatabaseUnavailable, errors.SlurmUnavailable):
         _hurry(service)
-    put = answers.run(service, now)
+    put = [*answers.run(service, now), *corrections.run(service, now)]
     if put:
         service.aside(lambda: delivery.flush(service.config, now, wait=False))
     return [f"{len(put)} mails"] if put else []
