@@ -103,6 +103,7 @@ def test_notes_below_that_level_and_words_about_the_end_are_no_cause(line: str) 
         ("RuntimeError: Process loader (pid 1024) has exited unexpectedly.", "python_consequence", ALL),
         ("RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated.", "python_consequence", ALL),
         ("RuntimeError: Fault detected in all2all: one or more ranks timed out during dispatch.", "python_consequence", ALL),
+        ("wandb: ERROR Control-C detected -- Run data was not synced", "interrupted", ALL),
         ("ray.exceptions.OutOfDiskError: Local disk is full", "disk_full", ALL[:2]),
         ("RuntimeError: Abort event was set. So someone died and we should end this madness.", "python_consequence", ALL),
         ("The metadata file names no iteration: unable to load the state, exiting", "program_error", ALL[:1]),
