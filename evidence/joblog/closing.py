@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import error_line, grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import languages, sentences
+from probing_cluster.evidence.joblog.messages import languages, levels, sentences
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
@@ -57,6 +57,10 @@ _WHY_IT_LEAVES = re.compile(
     r"\b(?:(?:is|are|was) not (?:an?|in|the|one of)|not (?:found|valid|supported|a valid)|(?:does|do)(?: not|n't) (?:exist|match|have|contain)|cannot|can't|could(?: not|n't)|unable to|invalid|missing|no such|wrong|unknown|unsupported|must be|required)\b",
     re.IGNORECASE,
 )
+_LEAVES_BECAUSE = re.compile(
+    r"(?!.*\b(?:exceed\w{0,3}|reached|limit|budget|duration|minutes|signal|SIG[A-Z]{3,4}|early|requested)\b).{8,400}[,;.)-] ?(?:now )?[Ee]xiting(?: now| program)?\s?[.!]{0,3}$"
+)
+"""A reason and, in the same line, that the program leaves."""
 _NONE = re.compile(
     r": \[{1,2}: |^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\busing (?:the |its )?defaults?\b|\bdebug\b|\bINFO\b(?!/| tag| field| column)|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?(?!:)[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
@@ -166,6 +170,8 @@ def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
         return False
     if mention.begins_with_speaker(body) or progress.is_progress(text):
         return False
+    if levels.is_note(text) and not ended:
+        return False
     return not (_NOTED.match(body) or _INFORMED.match(text))
 
 
@@ -179,6 +185,10 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
     if sentences.is_harmless(body):
         return False
     if last and sentences.refuses(body) and not _went_well(body):
+        return True
+    if levels.is_error(text) and (last or not text.rstrip().endswith(":")):
+        return True
+    if last and _LEAVES_BECAUSE.match(body) and sentences.names_error(body) and not _went_well(body):
         return True
     return any(form.match(body) for form in (_WORD, _TAIL, _CALL_FAILED))
 
