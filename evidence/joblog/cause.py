@@ -62,6 +62,8 @@ class CauseCandidates:
     def __init__(self) -> None:
         self.best: int | None = None
         self.held: list[JobFinding] = []
+        self._judged = 0
+        """So many findings stood before the program last went on; those that can be survived are marked."""
         self.settled = False
         self.recent: deque[str] = deque(maxlen=progress.LOOK_BACK_LINES)
         """The lines read last, with their prefixes."""
@@ -86,6 +88,17 @@ class CauseCandidates:
         """Add to the detail of a held finding."""
         self.held[index] = now = replace(self.held[index], detail={**self.held[index].detail, **more})
         return now
+
+    def _clear(self, index: int, name: str) -> None:
+        """Take a field out of the detail of a held finding."""
+        detail = {k: v for k, v in self.held[index].detail.items() if k != name}
+        self.held[index] = replace(self.held[index], detail=detail)
+
+    def _mark(self, first: int, end: int) -> None:
+        """Mark the findings `first` to `end` as survived."""
+        for i in range(first, end):
+            if "survived" not in self.held[i].detail:
+                self._note(i, survived=True)
 
     @property
     def candidate(self) -> JobFinding | None:
@@ -121,7 +134,8 @@ class CauseCandidates:
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
-            for earlier in self.held[:-1]:
+            self._judged = min(self._judged, self.best)
+            for earlier in self.held[self._judged : -1]:
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
             self.held[self.best] = grammar.enrich(self.held[self.best], finding)
@@ -129,10 +143,8 @@ class CauseCandidates:
     def _keep_exit(self) -> None:
         """A launcher reports an exit: it is the best candidate's, even if the script goes on."""
         self._exited = True
-        if self.best is not None and "script_went_on" in self.held[self.best].detail:
-            best = self.held[self.best]
-            detail = {k: v for k, v in best.detail.items() if k != "script_went_on"}
-            self.held[self.best] = replace(best, detail=detail)
+        if self.best is not None:
+            self._clear(self.best, "script_went_on")
 
     def _take_signal(self, line: int) -> None:
         """A process died of SIGTERM: an earlier line that reports the signal is the first cause."""
@@ -159,19 +171,17 @@ class CauseCandidates:
         if self.settled:
             return
         began = next((i for i, f in enumerate(self.held) if f.line >= line), len(self.held))
-        for i in range(began):
-            self._note(i, survived=True)
+        self._mark(0, began)
         self._choose_from(began, len(self.held))
         self._forget()
 
     def _choose_from(self, first: int, end: int) -> None:
         """Choose the best candidate anew, among the findings `first` to `end`."""
-        self.best = None
+        self.best, self._judged = None, min(self._judged, first)
         for i in range(first, end):
             now = self.held[i]
-            if not now.detail.get("survived") and precedence.outranks(
-                now, None if self.best is None else self.held[self.best]
-            ):
+            best = None if self.best is None else self.held[self.best]
+            if not now.detail.get("survived") and precedence.outranks(now, best):
                 self.best = i
 
     def announced(self, line: int) -> None:
@@ -215,15 +225,11 @@ class CauseCandidates:
 
     def add_last(self, finding: JobFinding) -> None:
         """Hold an error from the end of the log; after a lost peer it is the consequence and is dropped."""
-        best = self.held[self.best] if self.best is not None else None
+        best = self.candidate
         if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
             return
-        if (
-            best is not None
-            and best.role is LineRole.EXIT
-            and finding.detail.get("launch")
-            and finding.line > best.line
-        ):
+        ended = best is not None and best.role is LineRole.EXIT and finding.line > best.line
+        if ended and finding.detail.get("launch"):
             return  # the launcher's own complaint about the end
         self.add(finding)
 
@@ -270,10 +276,8 @@ class CauseCandidates:
             return
         if not _can_be_survived(best):
             return
-        if best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text):
-            self._survived()
-            return
-        if not self._exited and self._script.go_on(best.message, best.kind, record.text):
+        made_up = best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text)
+        if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
             self._survived()
             return
         if not self._exited and progress.succeeded(record.text):
@@ -297,12 +301,10 @@ class CauseCandidates:
 
         `listed`: the best candidate is an entry of a list that goes on; it was survived, whatever its kind.
         """
-        over = self.best if listed else None
-        self.held = [
-            replace(f, detail={**f.detail, "survived": True}) if i == over or _can_be_survived(f) else f
-            for i, f in enumerate(self.held)
-        ]
-        chars = self._chars
+        for i in range(self._judged, len(self.held)):
+            if (listed and i == self.best) or _can_be_survived(self.held[i]):
+                self._note(i, survived=True)
+        self._judged, chars = len(self.held), self._chars
         self.best = None
         self._forget()
         self._doubted, self._chars = doubted, chars
@@ -315,9 +317,8 @@ class CauseCandidates:
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):
             return
-        detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
-        self.held[index] = replace(doubted, detail=detail)
-        self.best = index
+        self._clear(index, "survived")
+        self.best, self._judged = index, min(self._judged, index)
 
     def test_began(self) -> None:
         """A test of a test suite begins."""
@@ -332,8 +333,7 @@ class CauseCandidates:
             self.test_began()
             return
         began, self._test = self._test or 0, None
-        for i in range(began, len(self.held)):
-            self._note(i, survived=True)
+        self._mark(began, len(self.held))
         if self.best is not None and self.best >= began:
             self.best = None
             self._forget()
@@ -351,14 +351,14 @@ class CauseCandidates:
             left = precedence.left_before(self.held[self.best], self.held)
             self.best = self.best if left is None else left
 
-    def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed."""
+    def note_lines_after(self, behind: Callable[[int], list[str]], well: Callable[[int], bool]) -> None:
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after its line (`well`)."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
         lines = behind(best.line)
-        if len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip()):
-            # A bare heading without a recognised error below it, and much output followed.
+        bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
+        if bare or (best.detail.get("thread") and not self._exited and well(best.line)):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}

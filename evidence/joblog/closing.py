@@ -304,6 +304,10 @@ class Tail:
             if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))
         ]
 
+    def ended_well(self, behind: int) -> bool:
+        """Whether the job reports success after line `behind`, among the last lines of the log."""
+        return any(_went_well(text) for text in self.lines_after(behind))
+
     def only_lists(self, behind: int) -> bool:
         """Whether hardly anything but lists of ranks and tensors follows line `behind`."""
         others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import locales, shown_text, step_output, trailing_errors
+from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output, trailing_errors
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
     batch,
@@ -75,8 +75,7 @@ TRIGGERS = (
     "[ RUN ",
     " OK ] ",
     "Traceback",
-    "Exception ignored",
-    "Logging error",
+    *chain.UNRAISED_TRIGGERS,
     "ProcessGroup",
     "NCCL WARN",
     "WorkNCCL",

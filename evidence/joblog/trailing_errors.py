@@ -134,16 +134,25 @@ class TrailingErrors:
         return line <= self._printed_until
 
     def ignored(self, record: Record) -> None:
-        """The frames to come belong to an exception that Python ignores and that ends nothing."""
+        """The frames or the exception to come are of one that Python ignores and that ends nothing; `record` announces it."""
+        self.dropped = record.line
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
     def unraised(self, record: Record, found: JobFinding | None) -> JobFinding | None:
-        """`found`, marked `handled` if `record` is an exception that Python ignored (in `__del__`, or when the interpreter ends)."""
+        """`found`, which is never the cause if `record` is an exception that Python ignored (in `__del__`, or when the interpreter ends).
+
+        What only hardware can cause stays, as weak as what was handled; so does the same text printed again.
+        """
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
-        near = near or record.text.strip()[:_WORDS_CHARS] in self._dropped_words
-        if found is None or not near or _INSIDE.match(record.text) or python.exception(record) is None:
+        again = record.text.strip()[:_WORDS_CHARS] in self._dropped_words
+        if found is None or not (near or again) or _INSIDE.match(record.text):
             return found
+        if python.exception(record) is None:
+            return found
+        if near and not found.late:
+            detail = {**found.detail, "unraised": True}
+            return replace(found, role=LineRole.OBSERVATION, detail=detail)
         return replace(found, detail={**found.detail, "handled": True})
 
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
