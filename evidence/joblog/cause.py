@@ -180,7 +180,7 @@ class CauseCandidates:
         self.best, self._judged = None, min(self._judged, first)
         for i in range(first, end):
             now = self.held[i]
-            best = None if self.best is None else self.held[self.best]
+            best: JobFinding | None = None if self.best is None else self.held[self.best]
             if not now.detail.get("survived") and precedence.outranks(now, best):
                 self.best = i
 

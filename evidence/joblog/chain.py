@@ -186,6 +186,8 @@ class ExceptionChain:
         now.renamed = ""
         if now.began != found.line:
             found = replace(found, detail={**found.detail, "chained": now.began})
+        if _of_feeder(now) and found.role is LineRole.REMOTE:
+            return replace(found, role=LineRole.OBSERVATION)  # nobody reads the queue any more
         if _THREAD.search(now.above) or _of_feeder(now):
             found = replace(found, detail={**found.detail, "thread": True})
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output, trailing_errors
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
+    accelerators,
     batch,
     codes,
     cuda,
@@ -36,6 +37,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     gloo.FAMILY,
     rocm.FAMILY,
     cuda.FAMILY,
+    accelerators.FAMILY,
     megatron.FAMILY,
     data_loader.FAMILY,
     python.FAMILY,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from probing_cluster.core import sanitize
 from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.messages import python, sentences
+from probing_cluster.evidence.joblog.messages import languages, python, sentences
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
@@ -186,6 +186,7 @@ class TrailingErrors:
                     self._behind = -1
             return None
         found = python.exception(record)
+        found = found and languages.of_runtime(found)
         if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
@@ -244,6 +245,8 @@ class TrailingErrors:
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
+        if self._behind == self._frames_behind == 0:
+            self._last = languages.of_runtime(self._last, text)
         if _STACK_FRAME.match(text):
             self._frames_behind += 1
             return
@@ -257,7 +260,7 @@ class TrailingErrors:
         self._steps += progress.is_progress(text) or self._progress.after_line(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
         self._traced += _WORKS.match(text) is not None
-        word = self._last.kind in _TRAILING_KINDS
+        word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         over = over or (word and self._traced >= _TRACED)
