@@ -17,7 +17,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, precedence, progress, unexplained_end
+from probing_cluster.evidence.joblog import grammar, precedence, progress, survival, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -37,8 +37,6 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
-"""Reports that come at the end of a job, as Slurm's do."""
 _LAST_CHARS = 200
 _WORDS = re.compile(r"\w")
 _MANY_LINES = 20
@@ -46,14 +44,6 @@ _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _ANNOUNCED_LINES = 3
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
-
-
-def _can_be_survived(finding: JobFinding) -> bool:
-    """Whether the program can go on after it; the final reports of Slurm and the kernel cannot be survived."""
-    of_slurm = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
-    if of_slurm or (finding.kind in _NEVER_SURVIVED and not finding.detail.get("retried")):
-        return False
-    return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
 
 
 class CauseCandidates:
@@ -83,6 +73,7 @@ class CauseCandidates:
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
+        self._after_exit = survival.AfterExit()
 
     def _note(self, index: int, **more: Any) -> JobFinding:
         """Add to the detail of a held finding."""
@@ -114,7 +105,7 @@ class CauseCandidates:
             self._keep_exit()
         if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
-        if progress.announces_recovery(finding.message) and _can_be_survived(finding):
+        if progress.announces_recovery(finding.message) and survival.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
         if self.settled:
@@ -241,7 +232,8 @@ class CauseCandidates:
         if self.best is None:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         best = self.held[self.best]
-        return self._entry is not None or _can_be_survived(best) or best.role is LineRole.END
+        can_go_on = survival.can_be_survived(best) or survival.can_be_outlived(best)
+        return self._entry is not None or can_go_on or best.role is LineRole.END
 
     def after_line(self, record: Record, *, overwritten: bool = False) -> None:
         """Take a line after a failure `in_doubt`: it may show that the program goes on."""
@@ -249,6 +241,11 @@ class CauseCandidates:
         if self.best is None:
             return
         best = self.held[self.best]
+        if survival.can_be_outlived(best):
+            advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
+            if self._after_exit.went_on(record.text, advanced=advanced):
+                self._survived(listed=True)
+            return
         own = best.kind in ("python_exception", "import_error") and not record.labelled
         if own and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
@@ -274,7 +271,7 @@ class CauseCandidates:
             if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
-        if not _can_be_survived(best):
+        if not survival.can_be_survived(best):
             return
         made_up = best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text)
         if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
@@ -302,7 +299,7 @@ class CauseCandidates:
         `listed`: the best candidate is an entry of a list that goes on; it was survived, whatever its kind.
         """
         for i in range(self._judged, len(self.held)):
-            if (listed and i == self.best) or _can_be_survived(self.held[i]):
+            if (listed and i == self.best) or survival.can_be_survived(self.held[i]):
                 self._note(i, survived=True)
         self._judged, chars = len(self.held), self._chars
         self.best = None
