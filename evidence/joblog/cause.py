@@ -17,7 +17,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, precedence, progress, survival, unexplained_end
+from probing_cluster.evidence.joblog import grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -73,7 +73,7 @@ class CauseCandidates:
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
-        self._after_exit = survival.AfterExit()
+        self._after_exit = progress.AfterExit()
 
     def _note(self, index: int, **more: Any) -> JobFinding:
         """Add to the detail of a held finding."""
@@ -105,7 +105,7 @@ class CauseCandidates:
             self._keep_exit()
         if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
-        if progress.announces_recovery(finding.message) and survival.can_be_survived(finding):
+        if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
         if self.settled:
@@ -232,7 +232,7 @@ class CauseCandidates:
         if self.best is None:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         best = self.held[self.best]
-        can_go_on = survival.can_be_survived(best) or survival.can_be_outlived(best)
+        can_go_on = progress.can_be_survived(best) or progress.can_be_outlived(best)
         return self._entry is not None or can_go_on or best.role is LineRole.END
 
     def after_line(self, record: Record, *, overwritten: bool = False) -> None:
@@ -241,7 +241,7 @@ class CauseCandidates:
         if self.best is None:
             return
         best = self.held[self.best]
-        if survival.can_be_outlived(best):
+        if progress.can_be_outlived(best):
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
@@ -271,7 +271,7 @@ class CauseCandidates:
             if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
-        if not survival.can_be_survived(best):
+        if not progress.can_be_survived(best):
             return
         made_up = best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text)
         if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
@@ -299,7 +299,7 @@ class CauseCandidates:
         `listed`: the best candidate is an entry of a list that goes on; it was survived, whatever its kind.
         """
         for i in range(self._judged, len(self.held)):
-            if (listed and i == self.best) or survival.can_be_survived(self.held[i]):
+            if (listed and i == self.best) or progress.can_be_survived(self.held[i]):
                 self._note(i, survived=True)
         self._judged, chars = len(self.held), self._chars
         self.best = None
