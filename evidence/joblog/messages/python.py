@@ -384,9 +384,10 @@ def of_lost_parent(found: JobFinding, code: str) -> JobFinding:
 FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
+        "Communication error", *(f"{quote}: {word}" for quote in "'\"’" for word in ("Software", "Connection", "Host is", "No route")),
         "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
         "quota", "disk is full", "requested and ", "tale ", "oo many open", "items of ancdata",
-        "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "Communication error", *(f"{quote}: {word}" for quote in "'\"’" for word in ("Software", "Connection", "Host is", "No route")), "hared memory", "dev/shm",
+        "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
         "PytorchStreamWriter", "inline_container", "heckpoint",
         "bad_alloc", "allocate memory", "MemoryError", "DefaultCPUAllocator",
         "finding module specification", ": No module named", "can't open file", "eyboard", "by user",
