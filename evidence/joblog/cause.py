@@ -348,14 +348,15 @@ class CauseCandidates:
             left = precedence.left_before(self.held[self.best], self.held)
             self.best = self.best if left is None else left
 
-    def note_lines_after(self, behind: Callable[[int], list[str]], well: Callable[[int], bool]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after its line (`well`)."""
+    def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
         lines = behind(best.line)
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        if bare or (best.detail.get("thread") and not self._exited and well(best.line)):
+        thread = best.detail.get("thread") and not self._exited
+        if bare or (thread and any(map(progress.reports_success, lines))):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}

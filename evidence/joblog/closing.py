@@ -68,7 +68,6 @@ _WELL = re.compile(
     r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
     re.IGNORECASE,
 )
-_MERELY_OVER = re.compile(r"\b(?:done|finished|saved|exit 0)\b", re.IGNORECASE)
 _NOT_WELL = re.compile(
     r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
 )
@@ -304,10 +303,6 @@ class Tail:
             for text, t in others
             if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))
         ]
-
-    def ended_well(self, behind: int) -> bool:
-        """Whether the program reports success after line `behind`, among the last lines of the log. A script prints `done` after a failure, too."""
-        return any(_went_well(text) and not _MERELY_OVER.search(text) for text in self.lines_after(behind))
 
     def only_lists(self, behind: int) -> bool:
         """Whether hardly anything but lists of ranks and tensors follows line `behind`."""

@@ -301,6 +301,17 @@ def succeeded(text: str) -> bool:
     return _SUCCEEDED.search(text) is not None
 
 
+_SUCCESS = re.compile(
+    r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?)\b|n't)).*\b(?:success(?:ful(?:ly)?)?|succeeded|passed|completed?|converged|normal(?:ly)? terminat\w{1,4}|terminated normally)\b",
+    re.IGNORECASE,
+)
+
+
+def reports_success(text: str) -> bool:
+    """Whether the program reports that its work ended well. A script prints `done` and `finished` after a failure, too."""
+    return _SUCCESS.match(text) is not None
+
+
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")
 """The record that transformers' trainer writes once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
