@@ -12,7 +12,7 @@ CSH = (
     r"|Subscript (?:error|out of range)|Bad : modifier.{1,20}|Event not found|Invalid null command|Missing name for redirect|Ambiguous(?: (?:input|output))? redirect|Argument list too long|Division by 0|Mod by 0|label not found|else/endif not found|then/endif not found|endif not found|endsw not found|end not found|Improper (?:then|mask)|Badly placed .{1,4}|Illegal variable name|Syntax Error|Word too long|Empty if|Unknown (?:user|operator)\b.{0,40}|No such (?:job|limit))\.$"
 )
 """csh and tcsh, which name no line."""
-TRIGGERS = (
+SHELL_TRIGGERS = (
     ": line ",
     *(
         f"{script}{mark}"
@@ -32,6 +32,8 @@ TRIGGERS = (
         )
         for mark in (":", "[")
     ),
+)
+CSH_TRIGGERS = (
     "Syntax.",
     "formed number.",
     "Variable name",
