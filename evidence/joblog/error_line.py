@@ -102,8 +102,20 @@ FORMS = (
 )
 TRIGGERS = (
     *dict.fromkeys(trigger for form in FORMS for trigger in form.triggers),
-    *("emerg]", "alert]", "crit]"),
-    *("Terminated", "Hangup", "Alarm clock", "User defined signal", "size limit exceeded", "timer expired"),
+    *(
+        f"{level}{close}"
+        for level in ("emerg", "alert", "crit", "error", "fatal")
+        for close in ("]", ")", ">", " ]", " )", " >")
+    ),
+    *(
+        "Terminated",
+        "Hangup",
+        "Quit",
+        "Alarm clock",
+        "User defined signal",
+        "size limit exceeded",
+        "timer expired",
+    ),
     *locales.TRIGGERS,
 )
 """A line without any of these calls itself no error; of the forms, of loggers that write a date, of shells about signals, and in other languages."""

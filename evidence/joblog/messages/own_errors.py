@@ -33,13 +33,35 @@ def either(forms: Iterable[Form]) -> str:
     return "|".join(form.pattern for form in forms)
 
 
+LEVELS = ("ERROR", "FATAL", "CRITICAL")
+
+
+def cases(word: str) -> tuple[str, str, str]:
+    """A word as loggers write their levels: small, capital, or with a capital letter in front."""
+    return word.lower(), word.upper(), word.capitalize()
+
+
+NAN_GOES_ON = (
+    "/",
+    "s/",
+    *(
+        f"{s} {word}"
+        for s in ("", "s")
+        for word in ("det", "enc", "found", "occ", "or ", "in ", "val", "loss d", "gradients", "was", "were")
+    ),
+)
+"""How a sentence goes on behind NaN if it reports one."""
 LOGGERS = (
     form("Unexpected error occurred while reading mesh: bad magic number",
          r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S",
          " occur"),
+    form("ERROR: bad input",
+         r"(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Fatal(?: error)?|FATAL ERROR)\s{0,8}[:!>]{1,3} {1,3}(?=\S)",
+         *LEVELS, "Fatal"),
     form("Error: bad input",
-         r"(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|ERR|Err|fatal|abort)\s{0,8}[:!>]{1,3} {1,3}(?=\S)",
-         "FATAL", "Fatal", "ERROR", "CRITICAL", "fatal: ", "abort: ", "Error: ", "Error! ", "Err: ", "ERR: "),
+         r"(?:Error|ERR|Err|fatal|abort) {0,2}[:!>]{1,3} {1,3}(?=\S)",
+         *(f"{word}{' ' * blanks}{mark}" for word in ("Error", "ERR", "Err", "fatal", "abort") for blanks in range(3) for mark in ":!>"),
+         why="Words with other meanings: the mark stands near."),
     form("[ERROR] no such key",
          r"[\[(<] ?(?:ERROR|FATAL|CRITICAL|SEVERE|CRIT|EMERG|ALERT) ?[\])>]:?\s{1,4}(?=\S)",
          "CRIT", "ALERT", "FATAL", "EMERG", "ERROR", "SEVERE"),
@@ -65,14 +87,14 @@ LOGGERS = (
          why="Not with a number behind it: that is a measured error."),
     form("mytool: ERROR no input",
          r"""[\w./+-]{1,60}(?:\(\))?: (?:ERROR|Error|FATAL|Fatal)\b[:\s]{1,3}(?![\d.e+%-]{1,24}(?:\s|$)|(?i:nan|inf)\b)(?=[\w'"`/(])""",
-         "Fatal", "FATAL", "ERROR", "Error: ",
+         *LEVELS, "Error:", ": Error", "Fatal",
          why="A number behind it would be a measured error, nan or inf a diverged one."),
     form("libfabric: provider verbs: open failed",
          r"lib(?:gomp|fabric|rdmacm|ibverbs|cufile)\S{0,20}: .{0,120}?\b(?:error|failed)\b",
-         "libcufile", "libibverbs: ", "libfabric:", "libgomp: ", "librdmacm: "),
+         "libgomp", "libfabric", "librdmacm", "libibverbs", "libcufile"),
     form("Libint error: angular momentum too high",
          r"Lib\w{2,30} (?:fatal )?error: (?=\S)",
-         "error: ", "Libomp"),
+         "error: "),
     form("[0 - 7f5c8a3b5800] 0.012345 {5}{legion}: input cannot be read",
          r"\[[\da-f -]{1,40}\]\s{1,3}[\d.]{1,16} \{[56]\}\{[\w ]{1,40}\}: (?=\S)",
          "}: ",
@@ -93,23 +115,23 @@ LOGGERS = (
          ": Call to "),
     form("ABINIT ERROR on rank 3: bad k-point grid",
          r"(?:[\w.-]{1,40} ){1,2}(?i:error) on (?i:rank|task|process|PE) \d{1,8}\b[^:\n]{0,300}(?::\d{1,7}\)?)?: (?=[A-Za-z])",
-         "ERROR"),
+         *(f" on {word} " for name in ("rank", "task", "process") for word in cases(name)), *(f" on {word} " for word in ("PE", "pe", "Pe"))),
     form("(main) Error: bad mesh",
          r"\([\w.]{2,40}\)\s?:?\s?(?:ERROR|FATAL|Error)\b[:\s]{1,3}(?=[^\W\d])",
-         "ERROR", "FATAL", "Error: "),
+         *LEVELS, "Error:", ": Error", ":Error", ")Error", ") Error", ")  Error"),
     form("*** ERROR *** cannot continue",
          r"[#=*!>+-]{1,8} ?(?:ERROR|FATAL(?: ERROR)?|Error(?=:))(?:[:!]{1,3}| ?[=*#!<-]{1,8}:?) {1,3}(?=\S)",
-         "ERROR", "FATAL", "Error: ", "** Err"),
+         *LEVELS, "Error:"),
     form("PETSC [ERROR] no matrix",
          r"[\w.+/-]{2,40}(?: ?[(\[](?:ERROR|FATAL|Error|Fatal)[)\]]:?| : (?:ERROR|FATAL|Error|Fatal) :) (?=\S)",
-         "FATAL", "ERROR", "Fatal", "(Error)", "[Error]", "(Fatal)"),
+         *LEVELS, "Fatal", "(Error", "[Error", ": Error"),
     form("{\"level\":\"error\",\"ts\":1,\"msg\":\"no such bucket\"}",
          r'\{.{0,400}"(?:level|lvl|severity|levelname|log\.level)"\s?:\s?"(?i:error|fatal|critical|panic|alert|emergency)".{0,4000}\}$',
-         "\"Error\"", "EMERG", "ALERT", "\"emergency\"", "\"Fatal\"", "\"panic\"", "\"Critical\"", "\"fatal\"", "\"error\"", "ERROR", "\"critical\"", "\"alert\"", "FATAL", "CRITICAL",
+         *(f'"{word}"' for level in ("error", "fatal", "critical", "panic", "alert", "emergency") for word in cases(level)),
          why="A line of JSON."),
     form("time=2024-05-01 level=error msg=\"no such bucket\"",
          r'(?:[\w.@-]{1,40}=(?:"[^"]{0,200}"|\S{1,120}) ){0,4}(?:level|lvl|severity)="?(?i:error|fatal|critical|panic)"? (?=.{0,400}=)',
-         "ERROR", "FATAL", "CRITICAL", "Fatal", "=\"fatal", "=error", "=panic", "=critical", "=\"critical", "=\"panic", "=fatal", "=\"error", "\"Error\"", "\"Critical\"",
+         *(f"={quote}{word}" for level in ("error", "fatal", "critical", "panic") for word in cases(level) for quote in ("", '"')),
          why="logfmt."),
     form("mytool: /x/solver.cpp:12: ERROR: no grid",
          r"(?:[\w.-]{1,40}: )?\S{1,200}:\d{1,6}: (?:ERROR|FATAL): (?=\S)",
@@ -138,7 +160,7 @@ LOGGERS = (
          why="Not the library's version."),
     form("[2024-05-01 10:00:00] [error] no such bucket",
          r"(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)",
-         "[E]", "[F]", "CRITICAL", "[Error]", "[fatal]", "[error]", "Fatal", "SEVERE", "FATAL", "ERROR"),
+         *(f"[{word}]" for level in ("error", "fatal", "critical", "severe") for word in cases(level)), "[E]", "[F]", "[e]", "[f]"),
     form("2024-05-01 10:00:00 ERROR no such bucket",
          r"(?:(?:[\d:.,/|MGKTB -]{8,48}\s)?\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)",
          "CRITICAL", "FATAL", "ERROR", "SEVERE"),
@@ -148,13 +170,13 @@ LOGGERS = (
          why="Python's root logger."),
     form("ERROR (main.solver): no grid",
          r"(?:ERROR|CRITICAL|Error) ?\([\w.]{1,80}\): \S",
-         "CRITICAL", "ERROR", "Error("),
+         "ERROR", "CRITICAL", "Error(", "Error ("),
     form("Job status: FAILED",
          r"(?:Job |Run )?[Ss]tatus ?[:=] ?(?:FAILED|ERROR)$",
-         "ERROR", " FAILED", "tatus: FAILED"),
+         *(f"tatus{blank}{mark}{after}{word}" for blank in ("", " ") for mark in ":=" for after in ("", " ") for word in ("FAILED", "ERROR"))),
     form("ERROR (n1[8.0.30]:main():solver.cc:12) no grid",
          r"(?:ERROR|ASSERTION_FAILED) \([\w-]{1,80}\[[\w.~-]{1,60}\]:[\w~():]{1,80}:[\w.-]{1,60}:\d{1,7}\) \S",
-         "ERROR"),
+         "ERROR (", "ASSERTION_FAILED"),
     form("Caused by: java.io.IOException: no space",
          r"Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b",
          "Caused by: "),
@@ -193,14 +215,14 @@ LOGGERS = (
          "Abaqus Error"),
     form("----- Processor 1 Exiting: Called charm_abort -----",
          r"-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: ",
-         "Exiting: Called",
+         " Exiting: ",
          why="Charm++."),
     form("Reason: FATAL ERROR in namd",
          r"Reason: FATAL ERROR",
          "Reason: FATAL"),
     form("*** Error: no grid",
          r"(?:(?:\[[\w.:-]{1,60}\] )?\*{2,5} ?(?:[Ff]atal )?(?:ERROR|[Ee]rror):?|[\w./+-]{1,80}\.(?:sh|py|pl|R) ERROR:|(?:[A-Z][\w+-]{1,30} ){1,3}fatal error(?: \d{1,6})?:) (?=\S)",
-         " fatal error", "ERROR", "Fatal", "Error: ", "error: ", "** Err", "** err"),
+         "ERROR", " fatal error", *(f"*{blank}{word}" for blank in ("", " ") for word in ("Error", "error", "Fatal", "fatal"))),
 )  # fmt: skip
 """The line calls itself an error; that counts only at the end of the log."""
 WORDED = (
@@ -209,19 +231,19 @@ WORDED = (
          "xception: ", "raised: ", "caught: ", "thrown: ", "EXCEPTION: "),
     form("[solver] cannot converge",
          r"\[[a-z]\w{2,40}\] (?:[Ff]ail(?:ed|ure)?|[Ff]atal|[Aa]bort(?:ed|ing)?|[Cc]an ?not|[Cc]an't|[Cc]ould not|[Uu]nexpected|[Ii]nvalid|[Uu]nable|[Ee]rror|[Nn]o (?:such|space|memory))\b(?!\W{0,3}-?\d|[^:=]{0,40}[:=]\s{0,3}-?\d)",
-         "] Abort", "] abort", "] fail", "] Fail", "] no s", "] invalid", "] unexpected", "] No s", "] Could not", "] Unable", "] Fatal", "] Unexpected", "] could not", "] can't", "] unable", "] error", "] Can't", "] Invalid", "] fatal", "] Error", "] cannot", "] Cannot", "] No memory", "] no memory",
+         *(f"] {letters}" for word in ("fail", "fatal", "abort", "cannot", "can not", "can't", "could not", "unexpected", "invalid", "unable", "error", "no s", "no memory") for letters in (word, word.capitalize())),
          why="Not with a number behind it: a count of failures."),
     form("Error in DSYEV, info = 3",
          r"(?:Error|ERROR|error|Failed|FAILED|failed)\b.{0,120}\b(?:(?:info|INFO|stat|STAT)\s{0,3}=|(?:ierr?|IERR?|iostat|IOSTAT|istat|errno)\s{0,3}[=:])\s{0,6}-?[1-9]\d{0,6}\b",
-         "ERROR", "IOSTAT", "errno", "iostat", "stat =", "IERR", "stat=", "ierr", "info =", "STAT =", "INFO =", "INFO=", "STAT=", "info=", "ier=", "ier =",
+         *(f"{word}{' ' * blanks}=" for name in ("info", "stat") for word in (name, name.upper()) for blanks in range(4)), *(f"{word}{' ' * blanks}{mark}" for word in ("ier", "IER") for blanks in range(4) for mark in "=:"), "ierr", "IERR", "iostat", "IOSTAT", "istat", "errno",
          why="A code that is zero reports no error."),
     form("*** CALCULATION FAILED ***",
          r"(?!\W{0,8}(?:.*\b(?:NUMBER OF|TOTAL|PREVIOUS|NO|NONE|IF|LIST OF|ALL)\b))[*!#=]{2,8} ?[A-Z][A-Z ]{3,60}\b(?:FAILED|ABORTED|DIVERGED|CRASHED|STOPPED)\b(?!\s?[:=]?\s{0,4}\d|,? EARLY| (?:runs|tests|steps|jobs|are|were)\b)",
          " STOPPED", " FAILED", " ABORTED", " DIVERGED", " CRASHED",
          why="Capitals between marks; not a count, nor a list of what failed before."),
     form("NaN detected in the loss",
-         r"(?!.{0,160}\b(?:[Nn]o|[Ww]ithout|[Cc]heck\w{0,4}|[Ii]f|[Ss]kip\w{0,4}|[Rr]eplac\w{0,4}|[Ff]ill\w{0,4}|[Ii]mput\w{0,4}|[Dd]rop\w{0,4}|[Rr]emov\w{0,4}|[Ss]cal(?:e|es|ed|ing)|[Mm]ask\w{0,4}|[Hh]andl\w{0,4}|[Cc]lip\w{0,4}|[Ii]gnor\w{0,4}|[Ff]ilter\w{0,4}|[Rr]educ\w{0,4}|[Ee]xclud\w{0,4}|[Ii]nterpolat\w{0,4}|[Dd]iscard\w{0,4}|[Nn]one|0)\b).{0,120}(?:\b(?:NaNs?|NANs?|[Nn]on-?finite(?: values?)?)\b.{0,20}\b(?:detected|encountered|found|occurred)\b|\b(?:became|becomes|contains?) (?:NaNs?|NANs?|[Ii]nfinite|non-?finite)\b)",
-         "onfinite", "on-finite", "comes NaN", "comes NAN", "came NaN", "came NAN", "tains NAN", "tains NaN", "tain NaN", "came infinite", "tain NAN", " occur", "comes infinite", "comes Infinite", "tains infinite", "tain Infinite", "came Infinite", "tain infinite", "tains Infinite", "NaN det", "NaN found", "NaNs enc", "NaNs det", "NAN found", "NAN enc", "NAN det", "NaNs found", "NaN enc", "NaN occ", "NaN or ", "NaN in ", "NaN val", "NaN loss d", "NaN gradients", "NaN was", "NaN were", "NaN/", "NaNs occ", "NaNs or ", "NaNs in ", "NaNs val", "NaNs loss d", "NaNs gradients", "NaNs was", "NaNs were", "NaNs/", "NAN occ", "NAN or ", "NAN in ", "NAN val", "NAN loss d", "NAN gradients", "NAN was", "NAN were", "NAN/",
+         r"(?!.{0,160}\b(?:[Nn]o|[Ww]ithout|[Cc]heck\w{0,4}|[Ii]f|[Ss]kip\w{0,4}|[Rr]eplac\w{0,4}|[Ff]ill\w{0,4}|[Ii]mput\w{0,4}|[Dd]rop\w{0,4}|[Rr]emov\w{0,4}|[Ss]cal(?:e|es|ed|ing)|[Mm]ask\w{0,4}|[Hh]andl\w{0,4}|[Cc]lip\w{0,4}|[Ii]gnor\w{0,4}|[Ff]ilter\w{0,4}|[Rr]educ\w{0,4}|[Ee]xclud\w{0,4}|[Ii]nterpolat\w{0,4}|[Dd]iscard\w{0,4}|[Nn]one|0)\b).{0,120}(?:\b(?:(?:NaNs?|NANs?)(?=/| (?:det|enc|found|occ|or |in |val|loss d|gradients|was|were))|[Nn]on-?finite(?: values?)?)\b.{0,20}\b(?:detected|encountered|found|occurred)\b|\b(?:became|becomes|contains?) (?:NaNs?|NANs?|[Ii]nfinite|non-?finite)\b)",
+         *(f"{nan}{after}" for nan in ("NaN", "NAN") for after in NAN_GOES_ON), *(f"{verb} {what}" for verb in ("came", "comes", "tain", "tains") for what in ("NaN", "NAN", "infinite", "Infinite", "non")), "on-finite", "onfinite",
          why="Not of data that the program checks for NaN, or cleans of it."),
 )  # fmt: skip
 """The same in words that runs which go well use, too."""

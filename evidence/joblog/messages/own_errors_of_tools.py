@@ -5,6 +5,38 @@ from __future__ import annotations
 from probing_cluster.evidence.joblog.messages import shells
 from probing_cluster.evidence.joblog.messages.own_errors import form
 
+VERBS = (
+    "open",
+    "read",
+    "find",
+    "create",
+    "write",
+    "access",
+    "stat",
+    "locate",
+    "load",
+    "start",
+    "parse",
+    "connect to",
+)
+GO_REASON = r"(?:no such (?:file or directory|host)|permission denied|(?:is|not) a directory|connection (?:refused|reset by peer|timed out)|i/o timeout|input/output error|too many open files|file exists|no space left on device|operation not permitted|stale NFS file handle|connect: .{1,60}|lookup .{1,200})\b"
+GO_TRIGGERS = (
+    ": no such ",
+    ": permission denied",
+    " a directory",
+    ": connection re",
+    ": connection timed",
+    ": i/o timeout",
+    ": input/output",
+    ": too many open",
+    ": file exists",
+    ": no space left",
+    ": operation not",
+    ": stale NFS",
+    ": connect: ",
+    ": lookup ",
+)
+FILE_TOOLS = ("cp", "mv", "rm", "ln", "ls", "cat", "dir", "chmod", "chown", "touch", "head", "tail", "sort", "cut", "wc", "install", "split", "dd", "du", "df", "find", "grep", "zip")  # fmt: skip
 TOOLS = (
     form("E: Unable to locate package foo",
          r"E: (?:Unable to|Could not|Can ?not|Can't|Failed to|Invalid|Unknown|Unmet|Broken|Missing|Malformed|Conflicting|Sub-process|Package .{1,200}\b(?:not?|without)\b|The (?:repository|package|method|list|value|update) |Version .{1,200} not found|Release file|You (?:must|have|don't)|Type .{1,40} is not known|No \w)",
@@ -16,10 +48,10 @@ TOOLS = (
          why="That a host cannot be resolved only warns."),
     form("timeout: failed to run command 'x'",
          r"timeout: (?:sending signal|failed to run)\b",
-         "timeout: failed to run", "timeout: sending signal: "),
+         "timeout: sending signal", "timeout: failed to run"),
     form("cdo    remapbil (Abort): Open failed on x.nc",
          r"cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b",
-         "cdo  ", "(Abort): ", "cdo ("),
+         "cdo "),
     form("cat: write error: Broken pipe",
          r"\S{1,300}: .{0,120}write error: ",
          "write error"),
@@ -68,7 +100,7 @@ TOOLS = (
          "which: no "),
     form("mytool: cannot open x.dat",
          r"(?:[\w./+-]{1,80}: |\[\w{1,60}\] )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ail(?:ed)? to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S",
-         "t open ", "] fail", "] Fail", "ot write ", "ot locate ", "ot create ", "] unable", "ot connect to ", "ot load ", "ot read ", "] Unable", "] can't", "] Can't", "ot find ", "n't locate ", "le to load ", "n't find ", "le to create ", "le to read ", "le to open ", "n't write ", "n't read ", "le to locate ", "le to write ", "le to find ", "n't load ", "] Cannot", "n't connect to ", "le to connect to ", "] could not", "] Could not", "] cannot", "ed to create ", "ed to read ", "n't create ", "il to open ", "il to locate ", "il to create ", "ed to locate ", "il to load ", "ed to find ", "ed to connect to ", "ed to open ", "il to write ", "ed to write ", "il to find ", "ed to load ", "il to read ", "il to connect to ", "ot open ", "n't open ", "cannot open "),
+         *(f"{no} {verb} " for no in ("ot", "n't", "le to", "ed to", "il to") for verb in VERBS)),
     form("mytool: 'x.dat': No such file or directory",
          r"""(?:[\w./+-]{1,80}: ){1,2}['"‘]?\S{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$""",
          "a directory", "No such file or directory", "ermission denied"),
@@ -79,12 +111,12 @@ TOOLS = (
          r"\S{1,300}: \S{1,200}: bad interpreter: ",
          "bad interpreter"),
     form("2024/05/01 10:00:00 open x.dat: no such file or directory",
-         r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S",
-         "dial tcp", ": no such file",
+         r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S.{0,300}: " + GO_REASON,
+         *GO_TRIGGERS,
          why="Go: its log package writes the date, its errors begin with the system call."),
     form("open x.dat: no such file or directory",
-         r"(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: \w",
-         "dial tcp", ": no such file",
+         r"(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: (?:.{0,200}: )?" + GO_REASON,
+         *GO_TRIGGERS,
          why="Go. Words of its errors must follow: `read 12: x` is anybody's line."),
     form("bind: Address already in use",
          r"[\w./-]{1,60}(?:\(\w{0,40}\))? ?: (?:Address already in use|Connection (?:refused|reset by peer|timed out)|Operation not (?:permitted|supported)|Bad file descriptor|Broken pipe|Resource temporarily unavailable|Device or resource busy|Network is unreachable|No route to host|Invalid cross-device link|Protocol not available|Name or service not known|src does not contain a character string\b.{1,90})$",
@@ -123,13 +155,13 @@ TOOLS = (
          "tar (child): ", "tar: "),
     form("cp: cannot stat 'x': No such file or directory",
          r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|head|tail|sort|cut|wc|stat|install|split|dd|du|df|find|grep|zgrep|unzip|gzip|zcat): (?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)",
-         "a directory", "zip: ", "cat: ", "grep: ", "dir: ", "ermission denied", "No such file or directory", "find: ", "chmod: ", "cp: ", "tail: ", "wc: ", "split: ", "chown: ", "head: ", "cut: ", "rm: ", "touch: ", "ls: ", "dd: ", "install: ", "sort: ", "mv: ", "ln: ", "du: ", "df: ", "stat: can", "stat: fail", "stat: invalid", "stat: missing", "stat: unrec", "zcat: "),
+         *(f"{tool}: " for tool in FILE_TOOLS), *(f"stat: {word}" for word in ("can", "unable", "fail", "missing", "unrec", "invalid", "illegal", "extra", "unexpected", "'")), "No such file or directory", "ermission denied", "a directory"),
 )  # fmt: skip
 """The line calls itself an error; that counts only at the end of the log."""
 NAMED_TOOLS = (
     form("gzip: x.gz: unexpected end of file",
          r"(?:gzip|gunzip|bzip2|bunzip2|xz|unxz|lzma|zstd|lz4|pigz|7z|kinit|mount|umount|fusermount3?|squashfuse\w{0,4}|newgrp|chroot): (?!.{0,120}(?:\bwarning\b|already (?:exists|mounted)))\S",
-         "squashfuse", "mount: ", "zip: ", "xz: ", "newgrp: ", "chroot: ", "kinit: ", "zstd: ", "pigz: ", "lzma: ", "gzip: ", "gunzip: ", "usermount: ",
+         *(f"{tool}: " for tool in ("gzip", "unzip", "bzip", "xz", "lzma", "zstd", "lz", "pigz", "z", "kinit", "mount", "newgrp", "chroot")), "squashfuse",
          why="A mount that exists already, and warnings, end nothing."),
 )  # fmt: skip
 """A tool's name, behind which an error must be named."""
