@@ -39,7 +39,7 @@ _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size
 _NO_ERROR = re.compile(
     r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:(?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory|No match\.)$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|\bUnhandled error \(suppress with '|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^errors?\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|%](?:\s|$))|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|: use of closed network connection\b|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|(?<!<)\bwarn(?:ing)?\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bfind (?:a |any )better\b|\bclean(?:ing)?[ -]?up\b",
+    r"|\bUnhandled error \(suppress with '|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^(?:errors?|fatal|abort(?:ed)?)\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|%](?:\s|$))|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|: use of closed network connection\b|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|(?<!<)\bwarn(?:ing)?\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bfind (?:a |any )better\b|\bclean(?:ing)?[ -]?up\b",
     re.IGNORECASE,
 )
 
@@ -78,7 +78,7 @@ def find(record: Record) -> JobFinding | None:
         return None
     if mention.is_speech(record.text) or mention.begins_with_speaker(text) or _NO_ERROR.search(text):
         return None
-    if sentences.is_compound(text):
+    if sentences.is_compound(text) or sentences.is_resolved(text):
         return None
     if calls_itself_one:
         role = LineRole.EXIT if text.startswith("Execution halted") else None
