@@ -109,3 +109,37 @@ def test_the_text_of_pythons_warning_is_no_error() -> None:
     assert not first_causes(*warning, "accuracy: 0.93")
     assert not first_causes(*warning[:2])
     assert first_causes(warning[0], "", warning[1])[0][1] == warning[1], "an empty line ends the warning"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Generated text: Error: the king could not be found in his castle.",
+        "Model output: terminate called after throwing an instance of 'std::bad_alloc'",
+        "model_response 3: RuntimeError: CUDA error: an illegal memory access was encountered",
+        "Predicted caption: Fatal error: the cat failed to start",
+    ],
+)
+def test_what_a_model_wrote_is_no_error_of_the_job(text: str) -> None:
+    assert not first_causes(text)
+
+
+def test_an_output_that_a_program_reports_may_be_the_error() -> None:
+    """`output:` alone stands in front of what a child process printed."""
+    text = "output: terminate called after throwing an instance of 'std::bad_alloc'"
+    assert first_causes(text) == [("host_memory_error", text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "slurmstepd: error: Unable to send job complete message: Unable to contact slurm controller",
+        "slurmstepd: error: Unable to send step complete message: Unable to contact slurm controller (connect failure)",
+    ],
+)
+def test_slurm_that_cannot_report_the_end_did_start_the_program(text: str) -> None:
+    assert not first_causes(text)
+    launch = (
+        "srun: error: Unable to create step for job 1: Unable to contact slurm controller (connect failure)"
+    )
+    assert first_causes(launch) == [("slurm_launch_failed", launch)]
