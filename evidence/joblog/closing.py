@@ -146,7 +146,7 @@ def _plain(text: str) -> str:
     if len(body) <= 2 * _MAX_CHARS and (boxed := _BOXED.match(body)):
         body = boxed["words"]
     if _SPACED.search(body):
-        body = re.sub(r"(?<=\b\w) (?=\w\b)", "", body)
+        body = re.sub(r" {2,}", " ", re.sub(r"(?<=\b\w) (?=\w\b)", "", body))
     return body
 
 

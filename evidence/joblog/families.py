@@ -7,6 +7,7 @@ from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
     batch,
     codes,
+    crashes,
     cuda,
     data_loader,
     gloo,
@@ -28,6 +29,7 @@ from probing_cluster.evidence.joblog.messages import (
 
 FAMILIES: tuple[LogFamily, ...] = (
     slurm.FAMILY,
+    crashes.FAMILY,
     mpi.FAMILY,
     torch_nccl.FAMILY,
     hccl.FAMILY,
