@@ -26,12 +26,12 @@ _MEANING = "The output ends with this error; the program does not say more, and 
 _FAR = 16
 """Without another sign of a bad end, an error must stand within so many lines of the log's end."""
 _NAME = r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\]| [a-z][\w-]{1,20})?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
-_OBJECTS = r"(?:commands?|references?|pointers?|licen[sc]es?|paths?|director(?:y|ies)|address(?:es)?|operations?|instructions?|functions?|modules?|devices?|configurations?|settings?|requests?|access|states?|permissions?|credentials|nodes?|elements?|namelists?|basis|units?|flags?|switch(?:es)?|modes?|methods?|library|libraries|dependency|dependencies|headers?|boundary|card)"
+_OBJECTS = r"(?:commands?|expressions?|statements?|keys?|references?|pointers?|licen[sc]es?|paths?|director(?:y|ies)|address(?:es)?|operations?|instructions?|functions?|modules?|devices?|configurations?|settings?|requests?|access|states?|permissions?|credentials|nodes?|elements?|namelists?|basis|units?|flags?|switch(?:es)?|modes?|methods?|library|libraries|dependency|dependencies|headers?|boundary|card)"
 _WORD_CHARS = r"[\w'\"./#()-]{1,40}"
 _STATE = (
     r"(?:(?i:panic)(?=\s?[:!(])|(?i:fatal|abort(?:ed|ing)?|failed|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
     r"(?=\s?[:!(;,]|[.!]{0,3}$|\s(?:at|in|on|from|while|when|during|because|due|after|by|with|to|for|reading|writing|opening|loading|creating|parsing|allocating|initiali[sz]ing)\b"
-    rf"|\s(?:{_WORD_CHARS} ){{0,3}}?(?:{sentences.OBJECTS}|{_OBJECTS})(?:\W{{0,3}}$|\s?[:,(;\"'\[<]|\s(?:in|at|on|for|of|to|from|with|is|must|name|type|format|given|specified|found|file|and|or)\b|\s[A-Z][A-Z\d_]{{1,40}}\b|\s\S{{0,40}}[./_\d'\"-])))"
+    rf"|\s(?:{_WORD_CHARS} ){{0,3}}?(?:{sentences.OBJECTS}|{_OBJECTS})(?:\W{{0,3}}$|[.!] |\s?[:,(;\"'\[<]|\s(?:in|at|on|for|of|to|from|with|is|must|name|type|format|given|specified|found|file|and|or)\b|\s[A-Z][A-Z\d_]{{1,40}}\b|\s\S{{0,40}}[./_\d'\"-])))"
 )
 """A word for a state in front of what is in it: `Invalid option -x`. Alone it begins many a sentence: `Invalid molecules were dropped`."""
 _WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|fail to|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
@@ -48,7 +48,7 @@ _WORD = re.compile(
     r"|.{0,200}\b(?i:not (?:achieved|(?<!criterion not )(?<!limit not )(?<!target not )(?<!patience not )reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
-_TAIL = re.compile(
+_STATE_AT_END = re.compile(
     r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave |\b(?:might|may|seems to|appears to) be )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted|(?:very )?serious problems?)\s?[.!]{0,3}$"
     r"|(?!(?i:none|nothing|zero|never|not|has|have|was|\d{1,9}) )[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be (?!plotted|shown|displayed|drawn|compared|improved|excluded|undone|changed|guaranteed|verified|reproduced|ruled)[a-z]{4,14}[.!]{0,3}$"
     r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|director(?:y|ies)|folder))[.!]{0,3}$"
@@ -189,7 +189,7 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
         return False
     if last and sentences.refuses(body) and not _went_well(body):
         return True
-    return any(form.match(body) for form in (_WORD, _TAIL, _CALL_FAILED))
+    return any(form.match(body) for form in (_WORD, _STATE_AT_END, _CALL_FAILED))
 
 
 def _heads(text: str) -> bool:

@@ -90,6 +90,7 @@ def test_an_adjective_in_front_is_no_error(text: str) -> None:
         "Aborted: the licence server refuses",
         "Unrecognized keyword FOO in section BAR",
         "Missing required argument --data",
+        "Invalid expression. Check for mismatched delimiters.",
     ],
 )
 def test_an_adjective_in_front_of_what_a_program_reads_is_one(text: str) -> None:

@@ -242,7 +242,7 @@ LOGGERS = (
          "Timeout (",
          why="Python's faulthandler: a deadline that the program set itself."),
     form("/x/init.cu:nvshmemi_init:12: non-zero status: 7 building the transport map failed",
-         r"(?:\S{1,300}: )?non-zero status: -?[1-9]",
+         r"(?:/\S{1,300}:\S{0,100}: )?non-zero status: -?[1-9]",
          "non-zero status: ",
          why="NVSHMEM."),
     form("Reason: FATAL ERROR in namd",
