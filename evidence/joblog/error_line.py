@@ -9,7 +9,13 @@ import re
 
 from probing_cluster.evidence.joblog import locales, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import languages, own_errors, own_errors_of_tools, sentences
+from probing_cluster.evidence.joblog.messages import (
+    languages,
+    no_errors,
+    own_errors,
+    own_errors_of_tools,
+    sentences,
+)
 
 _FORMS = re.compile(own_errors.either((*own_errors.LOGGERS, *own_errors_of_tools.TOOLS)))
 _WORDED = re.compile(own_errors.either(own_errors.WORDED))
@@ -36,12 +42,7 @@ _CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminat
 """The same for a child of the shell's script."""
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
-_NO_ERROR = re.compile(
-    r"\bERROR\b.{0,40}\bINFO\b(?:\[0m)?:|^ERROR ~ Pipeline failed\. Please refer|^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:(?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory|No match\.)$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
-    r"|^\W{0,3}errors? (?:analysis|rates?|summary|statistics|reports?|table|metrics?|counts?|bars?|margins?|bounds?|correction|model|distribution|norms?)\b"
-    r"|\bUnhandled error \(suppress with '|^(?:major|minor): |^sudo: unable to resolve host |pip's dependency|\b(?:0|no) errors?\b|^errors? (?:is|are) an?\b|\bus(?:e|es|ing) (?:the |a )?default\b|^(?:errors?|fatal|abort(?:ed)?)\s?[:=] {0,3}[\d.e+-]{1,24}(?:$|\s?[,;|%](?:\s|$))|^(?:/\S{0,80}/)?(?:mv|cp): cannot stat ['\"‘][^'\"’]{0,200}\*[^'\"’]{0,200}['\"’]: No such file or directory$|\bUCX {1,4}ERROR shm_unlink\(|: use of closed network connection\b|^\*{2,5} ?ERROR CATEGORY:|\bPMIX ERROR: NO-PERMISSIONS in file |^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|(?<!<)\bwarn(?:ing)?\b|\bretry|\bskipp(?:ed|ing)\b|\bdisabling\b|\bcontinuing\b|\bfalling back\b|\bfind (?:a |any )better\b|\bclean(?:ing)?[ -]?up\b",
-    re.IGNORECASE,
-)
+_NO_ERROR = re.compile(own_errors.either(no_errors.HARMLESS), re.IGNORECASE)
 
 
 def is_error(text: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import error_line, reader
-from probing_cluster.evidence.joblog.messages import own_errors
+from probing_cluster.evidence.joblog.messages import no_errors, own_errors
 
 _DIGITS = str.maketrans("", "", "0123456789")
 _ABOVE = [f"reading part {n} of the input" for n in range(30)]
@@ -149,3 +149,17 @@ def test_the_sieve_and_the_agent_give_one_answer(text: str) -> None:
 def test_a_line_with_an_ordinary_word_in_front_is_no_error(text: str) -> None:
     assert not _of_sieve(text)
     assert not _of_agent(text)
+
+
+@pytest.mark.parametrize("form", no_errors.HARMLESS, ids=lambda form: form.example)
+def test_a_harmless_form_is_no_cause(form: own_errors.Form) -> None:
+    assert re.search(form.pattern, form.example, re.IGNORECASE), "the example shows the pattern"
+    assert not re.compile(form.pattern).groups, "a group would be numbered through all forms"
+    for found in (_of_sieve(form.example), _of_agent(form.example)):
+        assert not [f for f in found if f["first_cause"]], "the line ends nothing"
+
+
+@pytest.mark.parametrize("form", no_errors.HARMLESS, ids=lambda form: form.example)
+def test_no_other_form_takes_the_example_of_a_harmless_one(form: own_errors.Form) -> None:
+    others = [other.pattern for other in no_errors.HARMLESS if other is not form]
+    assert not re.search("|".join(others), form.example, re.IGNORECASE), "another form takes the example"
