@@ -63,5 +63,5 @@ def _of_job(attempt: records.JobAttempt, node: str, words: Mapping[Any, Any]) ->
                 node=node,
                 word=sanitize.clean(str(word), _WORD_CHARS),
                 at=at,
-                line=sanitize.clean(str(found.get("line", "")), _LINE_CHARS),
+                line=sanitize.without_secrets(sanitize.clean(str(found.get("line", "")), _LINE_CHARS)),
             )

@@ -402,6 +402,13 @@ AS $checks$
     SELECT count(*) FROM changed
 $checks$;
 
+-- Whether a Prolog that ran at p_at was of the start from p_start_at to p_end_at (null: it runs). The clocks of a node and of the controller differ
+-- by a minute at most. Slurm cuts its times to whole seconds: a job that ends in its first second has a Prolog after its end. Attribution's
+-- assign_rows.is_prolog_of is the same. STABLE and without settings, so that it becomes a part of the query, which then uses the table's key.
+CREATE OR REPLACE FUNCTION probing.is_prolog_of(p_at timestamptz, p_start_at timestamptz, p_end_at timestamptz) RETURNS boolean
+LANGUAGE sql STABLE
+AS $prolog$ SELECT p_at >= p_start_at - interval '1 minute' AND (p_end_at IS NULL OR p_at < p_end_at + interval '1 second') $prolog$;
+
 -- The GPU allocations a node's Prolog and Epilog saw; a later report of the same start completes the first.
 -- Output   rows stored. What is new of a start whose verdict is given already is noted as late evidence, and so is its output.
 CREATE OR REPLACE FUNCTION probing.deliver_allocations(p_cluster text, p_node text, p_allocations jsonb) RETURNS bigint
@@ -421,7 +428,8 @@ AS $allocations$
         INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events, job_id)
         SELECT p_cluster, p_node, a.end_at, a.end_at, 0, CASE WHEN news.of_node THEN NULL ELSE g.job_id END
         FROM given g
-        JOIN probing.job_attempt a ON a.cluster = p_cluster AND a.job_id = g.job_id AND a.end_at + interval '1 second' > g.at -- Slurm cuts its times to whole seconds
+        JOIN probing.job_attempt a ON a.cluster = p_cluster AND a.job_id = g.job_id
+         AND a.end_at IS NOT NULL AND probing.is_prolog_of(g.at, '-infinity', a.end_at) -- of a node, an earlier one is news, too
         LEFT JOIN probing.job_allocation known
           ON known.cluster = p_cluster AND known.job_id = g.job_id AND known.node = p_node AND known.at = g.at
         CROSS JOIN LATERAL (
@@ -432,8 +440,9 @@ AS $allocations$
                         OR coalesce(g.gpu_uuids, known.gpu_uuids) IS DISTINCT FROM known.gpu_uuids
                         OR coalesce(nullif(g.gpu_indices, ''), known.gpu_indices, '') <> coalesce(known.gpu_indices, '')) AS of_node,
                    -- The output of one start, on the node that attribution asks about (case_outputs.sql), says something of that start
-                   -- alone. One without a verdict may be getting it this moment, without its output.
-                   a.state <> 'COMPLETED' AND a.nodes[1] = p_node AND g.at >= a.start_at - interval '1 minute'
+                   -- alone. One without a verdict may be getting it this moment, without its output. A later component of a heterogeneous
+                   -- job has no output of its own.
+                   a.state <> 'COMPLETED' AND a.nodes[1] = p_node AND probing.is_prolog_of(g.at, a.start_at, a.end_at) AND coalesce(a.het_offset, 0) = 0
                    AND g.detail ? 'logs' AND g.detail -> 'logs' IS DISTINCT FROM known.detail -> 'logs' AS of_job
         ) AS news
         WHERE news.of_node OR news.of_job

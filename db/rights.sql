@@ -163,7 +163,8 @@ GRANT SELECT ON
     probing.diagnostic_result, probing.repair_incident, probing.job_allocation
     TO probing_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
-GRANT EXECUTE ON FUNCTION probing.readable(text), probing.listening(), probing.exported_until(), probing.job_ref(probing.job_attempt)
+GRANT EXECUTE ON FUNCTION probing.readable(text), probing.listening(), probing.exported_until(), probing.job_ref(probing.job_attempt),
+    probing.is_prolog_of(timestamptz, timestamptz, timestamptz)
     TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.is_question(jsonb), probing.right_time(text, text, timestamptz, timestamptz, timestamptz) TO probing_service, probing_operator;
 GRANT EXECUTE ON FUNCTION probing.make_month(date), probing.drop_month(date) TO probing_service;

@@ -36,7 +36,7 @@ class NodeState:
         self.spool = spool.Spool(Path(agent.spool_directory), max_bytes=agent.spool_max_bytes)
         boot_id = self.identity.boot_id()
         self.faults = faults.Faults(boot_id, self.spool.state("faults"))
-        self.book = jobs.JobBook(boot_id, self.spool.states(jobs.STATES))
+        self.book = jobs.JobBook(boot_id, jobs.stored_states(self.spool))
         self.held = held.HeldJobs(self.book, clock=clock)
         self.watch = self_watch.SelfWatch()
         self.shares = row_share.RowShares(clock)

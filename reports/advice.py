@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import attempt_view, phrase
 
 _MOST_STEPS = 3
-_NOTHING = "Nothing: "
-"""The beginning of a next step that asks for nothing (taxonomy.toml)."""
+_NOTHING = ("Nothing: ", "Nothing for the job.")
+"""The beginnings of a next step that asks its owner for nothing (taxonomy.toml)."""
+_OF_OWNER = re.compile(r"(?:Nothing for the job|Submit the job again)[^.]*\.(?:\s+|$)")
+"""The owner's sentence in front of the operators' in a next step about a machine (taxonomy.toml)."""
 _LOOK_AT_OUTPUT = "Look at the program's own output"
 """Begins a next step that points to the job's output (taxonomy.toml, `verdict.next_steps`)."""
 _EMPTY_LOG = (
@@ -75,12 +78,12 @@ def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
     known: set[str] = set()
     judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]
     for view, verdict in judged:
-        step = _step(view, verdict)
-        if steps and (step.startswith(_NOTHING) or step in known):
-            continue
-        known.add(step)
-        if step:
-            steps.append(f"Attempt {view.attempt.attempt}: {step}" if steps else step)
+        is_newest = not steps
+        for step in _of_verdict(view, verdict):
+            if not is_newest and (step.startswith(_NOTHING) or step in known):
+                continue
+            known.add(step)
+            steps.append(step if is_newest else f"Attempt {view.attempt.attempt}: {step}")
     return steps
 
 
@@ -91,9 +94,19 @@ def is_for_operators(verdict: records.Verdict) -> bool:
     return verdict.domain is records.Domain.HARDWARE
 
 
-def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
-    """The verdict's next step as a sentence; a step that points to an output that is empty or unread is replaced."""
+def parted(verdict: records.Verdict) -> tuple[str, str]:
+    """The verdict's next step: the sentences of the job's owner, and behind OPERATORS those that only operators can follow."""
     step = verdict.next_step.strip()
+    if step.startswith(_NOTHING[0]) or not is_for_operators(verdict):
+        return step, ""
+    found = _OF_OWNER.match(step)
+    owners, operators = (found[0].strip(), step[found.end() :]) if found else ("", step)
+    return owners, f"{OPERATORS}{operators}" if operators else ""
+
+
+def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Iterator[str]:
+    """The verdict's next step as sentences, the owner's first; one that points to an output that is empty or unread is replaced."""
+    step, operators = parted(verdict)
     points_to_it = verdict.cause == "user_error" and step.startswith(_LOOK_AT_OUTPUT)
     if points_to_it and view.has_empty_log:
         hung_up = view.attempt.exit_code == 1 and not view.attempt.exit_signal
@@ -102,13 +115,13 @@ def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
         step = _UNREAD_LOG.format(files=view.unread_files)
     elif points_to_it and not verdict.evidence and view.partly_read_files:
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
-    if step and not step.startswith(_NOTHING) and is_for_operators(verdict):
-        step = f"{OPERATORS}{step}"
     if view.elsewhere:
         step = f"{_MOVED} {step}"
     if view.unopened_files:
         step = f"{view.unopened_files} {step}"
-    return step if not step or step.endswith((".", "!", "?", "…")) else f"{step}."
+    for text in (step.strip(), operators):
+        if text:
+            yield text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def _outcome(views: Sequence[attempt_view.AttemptView], now: datetime) -> str:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from probing_cluster.core import records
+from probing_cluster.core import records, sanitize
 from probing_cluster.core.catalogue import slurm_lines
 
 _T = TypeVar("_T")
@@ -218,11 +218,19 @@ def _readable(cls: type[_T], found: Iterable[Mapping[str, Any]]) -> Iterator[_T]
             continue
 
 
+_QUOTING = frozenset({"verdicts", "evidence", "own_errors", "gangs"})
+"""Keys of the rows that hold text of the job."""
+
+
 def from_json(document: Mapping[str, Any]) -> ReportRows:
-    """The rows of the JSON document that `sql/report.sql` builds."""
+    """The rows of the JSON document that `sql/report.sql` builds.
+
+    What the job printed is without secrets also where an agent or a verdict of an earlier release stored them.
+    """
 
     def many(key: str, cls: type[_T]) -> tuple[_T, ...]:
-        return tuple(_readable(cls, document.get(key) or ()))
+        found = document.get(key) or ()
+        return tuple(_readable(cls, sanitize.without_secrets_in(found) if key in _QUOTING else found))
 
     account, since = document.get("account"), document.get("listening_since")
     exported = document.get("exported_until")
@@ -250,7 +258,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         heartbeats=many("heartbeats", records.AgentHeartbeat),
         listening_since=datetime.fromisoformat(since) if since else None,
         exported_until=datetime.fromisoformat(exported) if exported else None,
-        logs=tuple(_logs(document.get("logs") or ())),
+        logs=tuple(_logs(sanitize.without_secrets_in(document.get("logs") or ()))),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
         never_started=many("never_started", NeverStartedTasks),

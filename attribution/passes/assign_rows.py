@@ -51,8 +51,15 @@ def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
     return min(starts) - co_residency.NEAR, max(ends) + co_residency.NEAR
 
 
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""The clocks of a node and of the controller differ by this at most."""
 _WHOLE_SECONDS = timedelta(seconds=1)
 """Slurm cuts its times to whole seconds: a job that ends in its first second has a Prolog after its end."""
+
+
+def is_prolog_of(at: datetime, start_at: datetime, end_at: datetime) -> bool:
+    """Whether a Prolog that ran at `at` was of the start from `start_at` to `end_at`; the database's `probing.is_prolog_of` is the same."""
+    return start_at - _CLOCKS_DIFFER <= at < end_at + _WHOLE_SECONDS
 
 
 def in_life(
@@ -63,7 +70,7 @@ def in_life(
     assert attempt.start_at is not None
     last: dict[str, records.JobAllocation] = {}
     for row in sorted(found, key=lambda r: (r.at, r.node)):
-        if attempt.start_at - timedelta(seconds=60) <= row.at < attempt.end_at + _WHOLE_SECONDS:
+        if is_prolog_of(row.at, attempt.start_at, attempt.end_at):
             last[row.node] = row
     return tuple(last.values())
 

@@ -359,8 +359,10 @@ def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) ->
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
         return records.Confidence.CERTAIN
-    lately = {n for n, at in view.case.watched.items() if at is not None and at >= view.window.start_at}
-    unseen = frozenset(view.unwatched_nodes) - view.logged_nodes - lately
+    watched_in_window = {
+        n for n, at in view.case.watched.items() if at is not None and at >= view.window.start_at
+    }
+    unseen = frozenset(view.unwatched_nodes) - view.logged_nodes - watched_in_window
     blind = node in unseen if node else bool(unseen)
     if (domain is records.Domain.HARDWARE or cause in _OF_KERNEL) and not blind:
         return records.Confidence.POSSIBLE

@@ -246,7 +246,7 @@ def is_surely_own(event: records.HealthEvent) -> bool:
     return bool(_SURE.search(event.message)) and not outside
 
 
-def not_its_own(first: records.HealthEvent) -> str:
+def failure_of_others(first: records.HealthEvent) -> str:
     """Phrase for a first cause that accuses nobody and explains the exit code; else empty."""
     if first.detail.get("role") == "remote":
         return "lost another of its processes"

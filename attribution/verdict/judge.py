@@ -21,7 +21,7 @@ from probing_cluster.attribution.verdict import (
     view_builder,
     wording,
 )
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
 
 JUDGED_STATES = frozenset(
     {
@@ -99,10 +99,15 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
             "node": _node(winner),
             "device": winner.device,
             "confidence": rank_claims.with_clocks(ranking.confidence, case.clock_offsets_s),
-            "summary": phrases.with_clocks(wording.summary(found, ranking), case.clock_offsets_s),
+            # Any rule may quote the job's output, and others than its owner may read the verdict.
+            "summary": sanitize.without_secrets(
+                phrases.with_clocks(wording.summary(found, ranking), case.clock_offsets_s)
+            ),
             "evidence": _evidence(found, ranking),
-            "ruled_out": eliminate.ruled_out(found, ranking),
-            "next_step": next_steps.with_clocks(next_steps.next_step(found, ranking), case.clock_offsets_s),
+            "ruled_out": tuple(map(sanitize.without_secrets, eliminate.ruled_out(found, ranking))),
+            "next_step": sanitize.without_secrets(
+                next_steps.with_clocks(next_steps.next_step(found, ranking), case.clock_offsets_s)
+            ),
             "incident_id": None,
             "place": None,
             "onset_at": min(winner.at, found.onset_at) if winner.evidence else found.onset_at,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import gpus
-from probing_cluster.core import hostlist, records, vocabulary
+from probing_cluster.core import hostlist, records, sanitize, vocabulary
 
 _KINDS = {
     "xid": "Xid",
@@ -178,8 +178,11 @@ _LOGGER = re.compile(r"^[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{3,6} \d{1,10} \S{1,200}:\
 
 
 def clean(text: str) -> str:
-    """One line of at most 160 characters without a logger's prefix and its final dot, both ends kept; for a shell's message, the signal and the command."""
-    line = _LOGGER.sub("", _SCRIPT.sub("", " ".join(text.split())))
+    """One line of at most 160 characters without a logger's prefix and its final dot, both ends kept; for a shell's message, the signal and the command.
+
+    Secrets are taken out before it is cut: behind a cut no name shows that a value is one.
+    """
+    line = _LOGGER.sub("", _SCRIPT.sub("", " ".join(sanitize.without_secrets(text).split())))
     if found := _SHELL.match(line):
         how, command = found["how"], found["command"]
         command = (

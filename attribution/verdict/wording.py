@@ -33,12 +33,7 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     by_job_side = bool(winner.evidence) and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES
     if by_job_side and winner.words:
         happened = findings.find(winner.evidence[0]).happened or happened
-    text = happened.format(
-        device=phrases.device_of_node(winner.device, winner.node, noun),
-        part=phrases.part_of_node(winner.device, winner.node, noun),
-        node=winner.node or "a node",
-        on_node=f" on {winner.node}" if winner.node else "",
-    )
+    text = _filled_in(happened, winner.node, winner.device, noun)
     if winner.words and by_job_side:
         words = f"{phrases.clean(winner.words)}{_unseen(view, winner)}"
         return phrases.sentence(f"{text} (reported only by the job itself: {words})")
@@ -53,6 +48,25 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
         f"; then {_ended_by(view, 'the job')}" if view.state in _ENDED_BY and winner.at <= view.end_at else ""
     )
     return phrases.sentence(f"{text}{_by(winner)}{_when(view, winner)}{then}")
+
+
+def of_cause(verdict: records.Verdict) -> str:
+    """What happened, by the cause, the node and the device alone: no word of it is the job's. Empty for a cause that this release does not know."""
+    info = taxonomy.load().causes.get(verdict.cause)
+    if info is None:
+        return ""
+    if info.happened:
+        return phrases.sentence(_filled_in(info.happened, verdict.node, verdict.device, info.noun))
+    return phrases.sentence(info.meaning.partition(":")[0].partition(". ")[0])
+
+
+def _filled_in(happened: str, node: str | None, device: str | None, noun: str) -> str:
+    return happened.format(
+        device=phrases.device_of_node(device, node, noun),
+        part=phrases.part_of_node(device, node, noun),
+        node=node or "a node",
+        on_node=f" on {node}" if node else "",
+    )
 
 
 def _by(winner: claims.Claim) -> str:

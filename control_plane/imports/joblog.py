@@ -65,7 +65,8 @@ def read(
 def _last_words(lines: Sequence[bytes]) -> str:
     """The end of the last line that the job itself wrote; empty for none."""
     texts = (line.decode("utf-8", "replace").strip() for line in reversed(lines))
-    return next((text for text in texts if text and not standstill.is_of_slurm(text)), "")[-_LAST_CHARS:]
+    last = next((text for text in texts if text and not standstill.is_of_slurm(text)), "")
+    return sanitize.without_secrets(last)[-_LAST_CHARS:]
 
 
 class _OwnOutput:
@@ -151,8 +152,8 @@ def _event(
         pid=finding.pid,
         job_id=attempt.job_id,
         source="joblog",
-        message=sanitize.clean(finding.message),
-        detail=_detail(finding),
+        message=sanitize.without_secrets(sanitize.clean(finding.message)),
+        detail=sanitize.without_secrets_in(_detail(finding)),
     )
 
 

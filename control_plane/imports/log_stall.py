@@ -44,7 +44,7 @@ def finding(
     over_at = stood.error_at or attempt.end_at
     return _event(
         attempt, read_at, over_at, (over_at - stood.last_at).total_seconds(), f"{stood.line}:{vocabulary.LOG_STALL}",
-        kind=vocabulary.LOG_STALL, message=sanitize.clean(stood.words, 1024), detail=stood.detail,
+        kind=vocabulary.LOG_STALL, message=sanitize.without_secrets(sanitize.clean(stood.words, 1024)), detail=stood.detail,
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def progress(
         return None
     return _event(
         attempt, read_at, step.at, step.gap_s, vocabulary.LOG_PROGRESS,
-        kind=vocabulary.LOG_PROGRESS, message=sanitize.clean(f"progress until: {step.text}", 1024), detail={},
+        kind=vocabulary.LOG_PROGRESS, message=sanitize.without_secrets(sanitize.clean(f"progress until: {step.text}", 1024)), detail={},
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import vocabulary
 from probing_cluster.reports import query
 
-_JUST = timedelta(hours=1)
+_READ_WITHIN = timedelta(hours=1)
 """An end that was read earlier than this before its mail was owed is of an earlier job of the same number."""
 _ANY, _SEVERAL = "", "["
 """Every row of a job's number, and those that name several tasks at once."""
@@ -58,7 +58,7 @@ def ends(service: context.Context, owing: Collection[handover.OwedMail]) -> dict
         "cluster": service.config.cluster.name,
         "jobs": sorted({owed.ref.base for owed in owing}),
         "kind": vocabulary.NEVER_STARTED,
-        "since": min(owed.at for owed in owing) - _JUST,
+        "since": min(owed.at for owed in owing) - _READ_WITHIN,
     }
     by_name: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in service.store.rows(_ENDS, given):
@@ -73,7 +73,7 @@ def ends(service: context.Context, owing: Collection[handover.OwedMail]) -> dict
         explained = [
             row["is_explained"]
             for row in rows
-            if row["observed_at"] >= owed.at - _JUST
+            if row["observed_at"] >= owed.at - _READ_WITHIN
             and query.covers(row["written"], ref, is_whole=owed.array)
         ]
         if explained:

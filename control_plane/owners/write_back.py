@@ -13,14 +13,15 @@ import string
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from probing_cluster.attribution.verdict import wording
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.owners import missing
-from probing_cluster.core import digits, errors, records, sanitize, vocabulary
+from probing_cluster.core import digits, errors, records, sanitize
 
 FIELDS = ("SystemComment", "AdminComment", "Comment")
-_JUST = timedelta(minutes=1)
+_JUDGED_WITHIN = timedelta(minutes=1)
 """A verdict as young as this is new to several looks."""
-_LATELY = timedelta(minutes=30)
+_ENDED_WITHIN = timedelta(minutes=30)
 """How long after its end an attempt's line is looked after: slurmctld forgets a job MinJobAge (300 s) after its end."""
 _MOST_AT_ONCE = 200
 """Lines written in one pass: each is a command."""
@@ -53,13 +54,14 @@ def run(service: context.Context) -> int:
 
 
 def line(verdict: records.Verdict) -> str:
-    """`probing #1: gpu_off_bus (certain) n2 gpu3: …`, without the quotes and breaks that accounting changes.
+    """`probing #1: gpu_lost (certain) n2 gpu3: …`, without the quotes and breaks that accounting changes.
 
-    A line that the program printed is left out: accounting shows the field to other users, too.
+    Accounting shows the field to other users, too. What happened is in the cause's own words: any summary may quote what the program printed.
     """
     where = " ".join(p for p in (verdict.node, verdict.device) if p)
-    head = f"{_prefix(verdict)} {verdict.cause} ({verdict.confidence})"
-    text = f"{head}{f' {where}' if where else ''}: {verdict.summary.partition(vocabulary.LAST_LINE)[0]}"
+    head = f"{_prefix(verdict)} {verdict.cause} ({verdict.confidence}){f' {where}' if where else ''}"
+    happened = wording.of_cause(verdict)
+    text = f"{head}: {happened}" if happened else head
     return sanitize.clean(text, _LINE_CHARS).translate(_UNQUOTED).strip()
 
 
@@ -92,7 +94,7 @@ def _jobs(service: context.Context) -> list[int]:
     """The jobs whose field may lack a line: just judged, or (every five minutes) with an end of any attempt lately."""
     now_s, now = service.clock.monotonic_s(), service.clock.now()
     everything = service.seldom("write_back_all", _AGAIN_S, lambda: now_s) == now_s
-    since = now - (_LATELY if everything else _JUST)
+    since = now - (_ENDED_WITHIN if everything else _JUDGED_WITHIN)
     given = {"cluster": service.config.cluster.name, "since": since}
     return [row["job_id"] for row in service.store.rows(_ENDED if everything else _JUDGED, given)]
 

@@ -110,7 +110,7 @@ class Verdict(FromRow):
     window_start_at: datetime | None = doc("start of the evidence window, UTC", default=None)
     window_end_at: datetime | None = doc("end of the evidence window, UTC", default=None)
     log_read: bool | None = doc(
-        "whether the job's output had been read when it was made; false = it may change with what is read, null = no agent has it to read",
+        "whether the job's output had been read when it was made; false = it may change with what is read, null = nothing will be read: no agent has it, none could read it, or it is a later component of a heterogeneous job, whose output is in the first one's",
         default=None,
     )
     author: str = doc("'rules', or the operator who set it", default="rules")

@@ -9,7 +9,7 @@
 -- OFFSET 0: by the one index that is meant. IS TRUE: nodes are looked up in a hash; a join might compare each attempt with each delivery.
 -- Where no agent beats, a node's last line is its sign of life: a later line says that it lived since the one before; its first line ever,
 -- that it lived for a day, as watched.sql joins the files of a log. What is no line (a start, a drain, a test of the node) says neither.
--- A node that Slurm gave up may show within an hour that it restarted (attribution's BOOTS_WITHIN).
+-- A node that Slurm gave up, and on which no agent beats, may show within an hour that it restarted (attribution's BOOTS_WITHIN).
 -- A delivery of one job's output concerns that attempt alone.
 -- Where events that a verdict might rest on are older than the oldest month kept, it stays if any of its evidence has been dropped.
 WITH taken AS (
@@ -20,8 +20,8 @@ WITH taken AS (
                                  FOR UPDATE SKIP LOCKED))
     RETURNING cluster, node, first_at, last_at, job_id
 ), evidence_span AS MATERIALIZED (
-    SELECT t.cluster, t.node, t.last_at,
-           CASE WHEN EXISTS (SELECT FROM probing.agent_heartbeat b WHERE b.cluster = t.cluster AND b.node = t.node)
+    SELECT t.cluster, t.node, t.last_at, b.node IS NOT NULL AS beats,
+           CASE WHEN b.node IS NOT NULL
                 THEN t.first_at
                 WHEN EXISTS (SELECT FROM probing.health_event e
                              WHERE e.cluster = t.cluster AND e.node = t.node AND e.at BETWEEN t.first_at AND t.last_at
@@ -35,6 +35,7 @@ WITH taken AS (
                 ELSE t.first_at
            END AS first_at
     FROM taken t
+    LEFT JOIN probing.agent_heartbeat b ON b.cluster = t.cluster AND b.node = t.node
     WHERE t.job_id IS NULL
 ), away AS MATERIALIZED (
     SELECT cluster, node, min(first_at) - interval '1 day' AS since, max(last_at) + interval '8 days' AS until, count(*) OVER () <= 20 AS few
@@ -76,7 +77,7 @@ WITH taken AS (
       ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
     WHERE coalesce(v.window_start_at, a.end_at - interval '10 minutes') - interval '7 days' <= t.last_at
       AND greatest(coalesce(v.window_end_at, a.end_at + interval '5 minutes'),
-                   CASE WHEN a.state IN ('NODE_FAIL', 'BOOT_FAIL') THEN a.end_at + interval '1 hour' END) >= t.first_at
+                   CASE WHEN a.state IN ('NODE_FAIL', 'BOOT_FAIL') AND NOT t.beats THEN a.end_at + interval '1 hour' END) >= t.first_at
     UNION ALL
     SELECT a.cluster, a.job_id, a.submit_at, a.end_at, v.window_start_at, v.evidence
     FROM taken t

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import error_line, grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import languages, sentences
+from probing_cluster.evidence.joblog.messages import languages, levels, sentences
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
@@ -26,14 +26,6 @@ _MEANING = "The output ends with this error; the program does not say more, and 
 _FAR = 16
 """Without another sign of a bad end, an error must stand within so many lines of the log's end."""
 _NAME = r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\]| [a-z][\w-]{1,20})?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
-_OBJECTS = r"(?:commands?|expressions?|statements?|keys?|references?|pointers?|licen[sc]es?|paths?|director(?:y|ies)|address(?:es)?|operations?|instructions?|functions?|modules?|devices?|configurations?|settings?|requests?|access|states?|permissions?|credentials|nodes?|elements?|namelists?|basis|units?|flags?|switch(?:es)?|modes?|methods?|library|libraries|dependency|dependencies|headers?|boundary|card)"
-_WORD_CHARS = r"[\w'\"./#()-]{1,40}"
-_STATE = (
-    r"(?:(?i:panic)(?=\s?[:!(])|(?i:fatal|abort(?:ed|ing)?|failed|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
-    r"(?=\s?[:!(;,]|[.!]{0,3}$|\s(?:at|in|on|from|while|when|during|because|due|after|by|with|to|for|reading|writing|opening|loading|creating|parsing|allocating|initiali[sz]ing)\b"
-    rf"|\s(?:{_WORD_CHARS} ){{0,3}}?(?:{sentences.OBJECTS}|{_OBJECTS})(?:\W{{0,3}}$|[.!] |\s?[:,(;\"'\[<]|\s(?:in|at|on|for|of|to|from|with|is|must|name|type|format|given|specified|found|file|and|or)\b|\s[A-Z][A-Z\d_]{{1,40}}\b|\s\S{{0,40}}[./_\d'\"-])))"
-)
-"""A word for a state in front of what is in it: `Invalid option -x`. Alone it begins many a sentence: `Invalid molecules were dropped`."""
 _WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|fail to|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
 _VERBS = r"(?i:cannot|can't|can not|could not|couldn't|unable to|fail to)"
 _WORD = re.compile(
@@ -41,10 +33,10 @@ _WORD = re.compile(
     r"(?:(?:An? )?(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
     r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|(?!handling|reporting|checking|logging|correcting|estimating|scaling|decreasing|falling|remaining|dropping|increasing|rising|growing|being|including)\w{2,20}ing|from|(?:has )?occurr?ed|encountered|detected|you|your|the|this|unable|unknown|invalid|cannot|could|failed)\b| [A-Z][A-Z_]{2,24}\b| [1-9]\d{0,5}\b|\s{0,6}[:!#(*)]|,(?= (?:you|your|the|this|that|an?|no|not|can\w{0,3}|could|unable|invalid|unknown|missing|wrong|too|must|expected|file|failed|only|bad)\b))"
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|! |\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
-    rf"|{_VERBS}\b|{_STATE}(?!\s?[=:]\s?\d))"
+    rf"|{_VERBS}\b|{sentences.STATE}(?!\s?[=:]\s?\d))"
     r"|(?:\W{1,3} )?(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused)(?: with (?:an? )?(?:error|exception))?[:.] (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
     rf"|\[file \S{{1,200}}, line \d{{1,7}}\]: {{1,8}}[A-Z]|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
-    r"|(?:\S{1,300}: )?non-zero status: [1-9]\d{0,5} \S|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|(?!(?:Validation|Test|Train|Max|Min|Mean|Average|Rel|Abs|Total|Final|Root|Standard|Squared|Energy|Force|RMS|Predict|Reconstruct|Estimat|Generali|Approximat|Discreti|Truncation|Interpolat|Fit|Residual|Median|Sampling|Statistical)\w{0,12} error: (?!.*\b(?:required|invalid|missing|must|not|failed)\b))[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
+    r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|(?!(?:Validation|Test|Train|Max|Min|Mean|Average|Rel|Abs|Total|Final|Root|Standard|Squared|Energy|Force|RMS|Predict|Reconstruct|Estimat|Generali|Approximat|Discreti|Truncation|Interpolat|Fit|Residual|Median|Sampling|Statistical)\w{0,12} error: (?!.*\b(?:required|invalid|missing|must|not|failed)\b))[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
     r"|.{0,200}\b(?i:not (?:achieved|(?<!criterion not )(?<!limit not )(?<!target not )(?<!patience not )reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
@@ -66,6 +58,10 @@ _WHY_IT_LEAVES = re.compile(
     r"\b(?:(?:is|are|was) not (?:an?|in|the|one of)|not (?:found|valid|supported|a valid)|(?:does|do)(?: not|n't) (?:exist|match|have|contain)|cannot|can't|could(?: not|n't)|unable to|invalid|missing|no such|wrong|unknown|unsupported|must be|required)\b",
     re.IGNORECASE,
 )
+_LEAVES_BECAUSE = re.compile(
+    r"(?!.*\b(?:exceed\w{0,3}|reached|limit|budget|duration|minutes|signal|SIG[A-Z]{3,4}|early|requested)\b).{8,400}[,;.)-] ?(?:now )?[Ee]xiting(?: now| program)?\s?[.!]{0,3}$"
+)
+"""A reason and, in the same line, that the program leaves."""
 _NONE = re.compile(
     r": \[{1,2}: |^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|^\W{0,3}(?:missing|unexpected)[ _]keys\s?:|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\busing (?:the |its )?defaults?\b|\bdebug\b|\bINFO\b(?!/| tag| field| column)|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?(?!:)[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
@@ -175,6 +171,8 @@ def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
         return False
     if mention.begins_with_speaker(body) or progress.is_progress(text):
         return False
+    if levels.is_note(text) and not ended:
+        return False
     return not (_NOTED.match(body) or _INFORMED.match(text))
 
 
@@ -188,6 +186,10 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
     if sentences.is_harmless(body):
         return False
     if last and sentences.refuses(body) and not _went_well(body):
+        return True
+    if levels.is_error(text) and (last or not text.rstrip().endswith(":")):
+        return True
+    if last and _LEAVES_BECAUSE.match(body) and sentences.names_error(body) and not _went_well(body):
         return True
     return any(form.match(body) for form in (_WORD, _STATE_AT_END, _CALL_FAILED))
 

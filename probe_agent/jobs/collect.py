@@ -101,7 +101,8 @@ class Collector:
             return
         ended = job.released_at is not None
         async with self._begun.of(job.uid):
-            sightings, shown = await self._part(job, self._logs(job), ([], []))
+            failed = output_files.reading_failed(job, self._identity.node)
+            sightings, shown = await self._part(job, self._logs(job), ([], failed))
             for part in (self._dumps, self._rank_pages):
                 sightings += await self._part(job, part(job), [])
             kept = self._shares.take(job.uid, sightings)
@@ -353,7 +354,7 @@ class Collector:
         return self._sighting(job, "dump", f"{number}:{found['kind']}", found)
 
     def _sighting(self, job: jobs.NodeJob, source: str, position: str, found: Mapping[str, Any]) -> Sighting:
-        now = self._clock.now()
+        found, now = sanitize.without_secrets_in(found), self._clock.now()
         ended = job.released_at or now
         at = found.get("at_s")
         reported_at = clock.from_epoch_s(at) if isinstance(at, (int, float)) else ended

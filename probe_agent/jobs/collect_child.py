@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import digits
+from probing_cluster.core import digits, sanitize
 from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.evidence import utf16
 from probing_cluster.probe_agent.jobs import log_copy, log_parts, own_files
@@ -117,7 +117,9 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     if ended.finding is not None and span is not None:
         log_words.findings.append(ended.finding)
     note = log_parts.words(parts, end, begin, log_words.n_unread_bytes)
-    lines = utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding).splitlines()
+    # Before lines are cut: behind a cut no name shows that a value is a secret.
+    text = sanitize.without_secrets(utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding))
+    lines = text.splitlines()
     tail = [_both_ends(line) for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
     return {
         "size": file_stat.st_size,
@@ -226,7 +228,7 @@ def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
         os.close(fd)
     whole = data.rfind(b"\n") + 1 or (len(data) if len(data) >= _TAIL_BYTES else 0)
     lines = find_words.matches(utf16.text_of(data[:whole]), request["words"])
-    return {"inode": now.st_ino, "offset": start + whole, "matches": lines}
+    return {"inode": now.st_ino, "offset": start + whole, "matches": sanitize.without_secrets_in(lines)}
 
 
 def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:

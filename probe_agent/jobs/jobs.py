@@ -117,7 +117,7 @@ class JobBook:
     """The running jobs and the last ended ones. Running jobs survive a restart of the agent, not of the node."""
 
     def __init__(self, boot_id: str, states: Mapping[str, Any] | None = None) -> None:
-        """`states`: the spool's states whose names begin with STATES."""
+        """`states`: see `stored_states`."""
         self._boot_id = boot_id
         self._jobs: dict[int, NodeJob] = {}
         self._ended: dict[int, NodeJob] = {}
@@ -268,8 +268,8 @@ class JobBook:
 
         One job's paths are bounded, those of all jobs are not: a Prolog must not wait until all of them are written.
         """
-        now = {f"{STATES}:running:{k}": job for k, job in self._jobs.items()}
-        now |= {f"{STATES}:ended:{k}": job for k, job in self._ended.items()}
+        now = {f"{STATES}running:{k}": job for k, job in self._jobs.items()}
+        now |= {f"{STATES}ended:{k}": job for k, job in self._ended.items()}
         changed: dict[str, Any] = dict.fromkeys(self._stored.keys() - now.keys())
         for name, job in now.items():
             if self._stored.get(name) is not job:
@@ -278,17 +278,25 @@ class JobBook:
         return changed
 
 
-STATES = "job"
-"""What the names of the spool's states of jobs begin with; that of all jobs together, of an earlier release, is `jobs`."""
+STATES = "job:"
+"""What the names of the spool's states of single jobs begin with."""
+_ALL_JOBS = "jobs"
+"""The state of all jobs together that an earlier release keeps."""
+
+
+def stored_states(stored: spool.Spool) -> dict[str, Any]:
+    """The states of jobs in a spool, those of an earlier release included."""
+    earlier = stored.state(_ALL_JOBS)
+    return stored.states(STATES) | ({} if earlier is None else {_ALL_JOBS: earlier})
 
 
 def _states_of_jobs(states: Mapping[str, Any]) -> list[dict[str, Any]]:
-    earlier = states.get("jobs") or {"boot_id": "", "jobs": {}, "ended": {}}
+    earlier = states.get(_ALL_JOBS)
+    if earlier is None:
+        return [*states.values()]
+    # This release removes that state with its first change. If it is there, the earlier release ran last, and knew of no other state.
     rows = (*earlier["jobs"].values(), *earlier["ended"].values())
-    return [
-        *({"boot_id": earlier["boot_id"], "job": row} for row in rows),
-        *(state for name, state in states.items() if name != "jobs"),
-    ]
+    return [{"boot_id": earlier["boot_id"], "job": row} for row in rows]
 
 
 def _bounded(paths: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:

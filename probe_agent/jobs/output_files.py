@@ -11,6 +11,7 @@ from probing_cluster.probe_agent.jobs import jobs, log_names
 
 LATER_START = "later start"
 _TOO_LONG = f"its path is too long: more than {jobs.MAX_PATH_BYTES:,} bytes, or more than {jobs.MAX_PATHS_BYTES:,} with those of the job's other files"
+_FAILED = "the agent failed when it read it; its log says why"
 _WHY = {
     "ENOENT": "there is no such file",
     "EACCES": "its owner may not read it",
@@ -103,6 +104,12 @@ def row(stream: str, path: str, job: jobs.NodeJob, answer: Mapping[str, Any]) ->
 def not_stored(shown: Sequence[Mapping[str, Any]], why: str) -> list[dict[str, Any]]:
     """The report's rows of these files without their lines: who waits for the output learns that none will come."""
     return [{"stream": row["stream"], "path": row["path"], "why": f"not stored: {why}"} for row in shown]
+
+
+def reading_failed(job: jobs.NodeJob, node: str) -> list[dict[str, Any]]:
+    """The report's rows where reading the job's output failed as a whole: who waits for the output learns that none will come."""
+    named = log_names.patterns(job) if writes_here(job, node) else {}
+    return [{"stream": s, "path": sanitize.clean(path, 1024), "why": _FAILED} for s, path in named.items()]
 
 
 def _missing(stream: str, job: jobs.NodeJob, why: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from probing_cluster.core import digits, vocabulary
+from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence.joblog import standstill
 
 if TYPE_CHECKING:  # the collecting child imports this module
@@ -169,7 +169,8 @@ def _is_the_programs(new: bytes) -> bool:
 
 def _last_line(written: bytes) -> str:
     lines = written[-_LAST_BYTES:].decode("utf-8", "replace").splitlines()
-    return next((line.strip()[-200:] for line in reversed(lines) if line.strip()), "")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return sanitize.without_secrets(last)[-200:]
 
 
 def is_contradicted(kind: str, answers: Iterable[Mapping[str, Any]]) -> bool:

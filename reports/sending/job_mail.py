@@ -206,10 +206,9 @@ def _explanation(view: attempt_view.AttemptView) -> str:
 
 def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ...]:
     """The owner's steps first."""
-    steps = [verdict.next_step, *report.advice]
-    if verdict.next_step and advice.is_for_operators(verdict):
-        theirs = _sentence(f"{advice.OPERATORS}{verdict.next_step}")
-        steps = [*(s for s in report.advice if _sentence(s) != theirs), theirs]
+    owners, operators = advice.parted(verdict)
+    theirs = _sentence(operators) if operators else ""
+    steps = [owners, *(s for s in report.advice if _sentence(s) != theirs), theirs]
     return tuple(dict.fromkeys(_sentence(s) for s in steps if s.strip()))
 
 

@@ -179,7 +179,11 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'logs', (select jsonb_agg(jsonb_build_object('node', l.node, 'at', l.at, 'logs', l.detail -> 'logs') order by l.at, l.node)
              from (select a.* from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
                    where jsonb_typeof(a.detail -> 'logs') = 'array'
-                     and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute' order by a.at desc limit 200) l),
+                     and a.at >= (select since from lifetime) - interval '1 minute'
+                     -- Within a minute before the next job of the id, a Prolog may be of either.
+                     and (a.at < (select until from lifetime) - interval '1 minute'
+                          or exists (select from attempts t where t.end_at is not null and probing.is_prolog_of(a.at, t.start_at, t.end_at)))
+                   order by a.at desc limit 200) l),
     'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
     'never_started', (select jsonb_agg(jsonb_build_object('job', n.job, 'state', n.state, 'cancelled_by', n.by) order by n.job) from (
                    select distinct on (e.detail ->> 'job') e.detail ->> 'job' as job, e.detail ->> 'state' as state, e.detail ->> 'cancelled_by' as by

@@ -17,7 +17,7 @@ from probing_cluster.core.record import doc, record
 from probing_cluster.slurm_plugins import commands
 
 MOST_ALONE = 32
-"""Jobs of one listing that are asked for one by one: a name has room for the lines of many others."""
+"""Forged jobs of one listing that are asked for one by one, and as many moving ones: a name has room for the lines of many others."""
 MOST_NAMED = 8
 """Jobs that are asked for one by one; more are looked up in one listing, which on a large cluster has tens of thousands."""
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
@@ -29,19 +29,27 @@ class JobTexts:
     """What one answer of scontrol has of jobs."""
 
     texts: Mapping[int, str] = doc("raw job id to the job's text, line breaks that its owner wrote included")
-    doubtful: frozenset[int] = doc("jobs of which the answer does not show what Slurm wrote")
+    forged: frozenset[int] = doc("jobs whose line, or the line behind theirs, stands there twice")
+    moving: frozenset[int] = doc(
+        "other jobs that came or went meanwhile, and jobs before the line of one: it may have been written into their names"
+    )
 
 
 def listed(run: commands.Runner, wanted: AbstractSet[int] | None = None) -> JobTexts:
-    """Every job that the controller has; of the doubtful ones the first `MOST_ALONE` that are wanted are asked for alone."""
+    """Every job that the controller has. Of the wanted forged ones the first `MOST_ALONE` are asked for alone, and of the moving ones as many.
+
+    Many jobs that come or go take no turn from forged ones, nor these from them. A moving job that is left out is in the next listing.
+    """
     found = _read(run, ("jobs",), (), MOST_ALONE)
-    texts, doubtful = dict(found.texts), set(found.doubtful)
-    for job_id in sorted(doubtful if wanted is None else doubtful & wanted)[:MOST_ALONE]:
-        alone = named(run, str(job_id))
-        if job_id not in alone.doubtful:
-            doubtful.discard(job_id)
-            texts |= {job_id: alone.texts[job_id]} if job_id in alone.texts else {}
-    return JobTexts(texts=texts, doubtful=frozenset(doubtful))
+    texts, unclear = dict(found.texts), set[int]()
+    for kind in (found.forged, found.moving):
+        unclear |= kind
+        for job_id in sorted(kind if wanted is None else kind & wanted)[:MOST_ALONE]:
+            alone = named(run, str(job_id))
+            if job_id not in alone.forged | alone.moving:
+                unclear.discard(job_id)
+                texts |= {job_id: alone.texts[job_id]} if job_id in alone.texts else {}
+    return JobTexts(texts=texts, forged=found.forged & unclear, moving=found.moving & unclear)
 
 
 def named(run: commands.Runner, name: str) -> JobTexts:
@@ -51,7 +59,8 @@ def named(run: commands.Runner, name: str) -> JobTexts:
     if len(starts) > 1:
         return _read(run, ("job", name), ("-j", name), 0)
     # Slurm was asked for this job and shows one line: whatever else stands there is the job's.
-    return JobTexts(texts={int(m[1]): text[m.start() :].rstrip("\n") for m in starts}, doubtful=frozenset())
+    texts = {int(m[1]): text[m.start() :].rstrip("\n") for m in starts}
+    return JobTexts(texts=texts, forged=frozenset(), moving=frozenset())
 
 
 def of_jobs(run: commands.Runner, wanted: AbstractSet[int]) -> JobTexts:
@@ -63,45 +72,55 @@ def of_jobs(run: commands.Runner, wanted: AbstractSet[int]) -> JobTexts:
     )
     return JobTexts(
         texts={job_id: text for found in answers for job_id, text in found.texts.items() if job_id in wanted},
-        doubtful=frozenset(job_id for found in answers for job_id in found.doubtful & wanted),
+        forged=frozenset(job_id for found in answers for job_id in found.forged & wanted),
+        moving=frozenset(job_id for found in answers for job_id in found.moving & wanted),
     )
 
 
 def require(found: JobTexts, job_id: int) -> None:
-    """Raise MalformedInput if the job is doubtful."""
-    if job_id in found.doubtful:
+    """Raise MalformedInput if the answer does not show what Slurm wrote of the job."""
+    if job_id in found.forged:
         raise errors.MalformedInput(f"job {job_id}: a line that looks like a job's was written into the text")
+    if job_id in found.moving:
+        raise errors.MalformedInput(f"job {job_id}: jobs came or went while Slurm listed it; ask again")
 
 
 def cut(text: str, before: AbstractSet[int], after: AbstractSet[int]) -> JobTexts:
     """The jobs of a text, given the ids that Slurm had before and after it.
 
-    Doubtful is a job whose line stands twice, or that may have had none, and a job before such a line: its own name may have made it.
+    The text of a job ends at the next job's line, unless that line may be in its own name: such a job is as unclear as the next one.
     """
     # The line of a job that is in neither list is part of somebody's name.
     known, lasting = before | after, before & after
     starts = [(int(m[1]), m.start()) for m in _START.finditer(text) if int(m[1]) in known]
-    n_lines = collections.Counter(job_id for job_id, _ in starts)
-    sure = [job_id in lasting and n_lines[job_id] == 1 for job_id, _ in starts]
+    ids = [job_id for job_id, _ in starts]
+    n_lines = collections.Counter(ids)
+    twice = {job_id for job_id, n in n_lines.items() if n > 1}
     ends = [*(start for _, start in starts[1:]), len(text)]
-    texts = {
-        job_id: text[start:end].rstrip("\n")
-        for (job_id, start), end, own, next_own in zip(starts, ends, sure, [*sure[1:], True], strict=True)
-        if own and next_own
-    }
-    return JobTexts(texts=texts, doubtful=frozenset(n_lines.keys() - texts.keys()))
+    texts: dict[int, str] = {}
+    forged = set(twice)
+    for (job_id, start), next_id, end in zip(starts, [*ids[1:], None], ends, strict=True):
+        if next_id in twice:
+            forged.add(job_id)
+        elif job_id in lasting - twice and (next_id is None or next_id in lasting):
+            texts[job_id] = text[start:end].rstrip("\n")
+    return JobTexts(
+        texts=texts, forged=frozenset(forged), moving=frozenset(n_lines.keys() - texts.keys() - forged)
+    )
 
 
 def _read(run: commands.Runner, show: tuple[str, ...], choice: tuple[str, ...], most: int) -> JobTexts:
-    """A text between two lists of ids. It is read once more if more than `most` jobs are doubtful: many may just have come or gone."""
+    """A text between two lists of ids. If more than `most` jobs are moving, a second one adds those that are there by then."""
     before = _ids(run, choice)
     text = _shown(run, *show)
     after = _ids(run, choice)
-    found = cut(text, before, after)
-    if len(found.doubtful) > most:
-        text = _shown(run, *show)
-        found = cut(text, after, _ids(run, choice))
-    return found
+    first = cut(text, before, after)
+    if len(first.moving) <= most:
+        return first
+    text = _shown(run, *show)
+    second = cut(text, after, _ids(run, choice))
+    texts = {**first.texts, **second.texts}
+    return JobTexts(texts=texts, forged=second.forged - texts.keys(), moving=second.moving - texts.keys())
 
 
 def _ids(run: commands.Runner, choice: tuple[str, ...]) -> frozenset[int]:

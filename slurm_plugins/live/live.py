@@ -131,10 +131,13 @@ class CommandLive:
         return live_text.job(found.texts[job_id]) if job_id in found.texts else None
 
     def _trusted(self, listing: job_texts.JobTexts) -> list[live_records.LiveJob]:
-        """Every job that can be read; each of the others is logged once while it stays in the listing."""
+        """Every job that can be read; each of the others is logged once while it stays in the listing.
+
+        A job that came or went while Slurm listed it is none of them: as a moment earlier or later, it is not there.
+        """
         found: list[live_records.LiveJob] = []
         left_out: dict[int, str] = {}
-        for job_id in [*listing.texts, *sorted(listing.doubtful)]:
+        for job_id in [*listing.texts, *sorted(listing.forged)]:
             try:
                 job_texts.require(listing, job_id)
                 found.append(live_text.job(listing.texts[job_id]))

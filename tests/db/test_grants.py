@@ -107,12 +107,21 @@ MAY_CALL = {
         "right_time",
         "job_ref",
         "exported_until",
+        "is_prolog_of",
         "listening",
         "make_month",
         "readable",
     },
-    "operator": {"is_question", "exported_until", "job_ref", "listening", "readable", "right_time"},
-    "reader": {"exported_until", "job_ref", "listening", "readable"},
+    "operator": {
+        "is_prolog_of",
+        "is_question",
+        "exported_until",
+        "job_ref",
+        "listening",
+        "readable",
+        "right_time",
+    },
+    "reader": {"exported_until", "is_prolog_of", "job_ref", "listening", "readable"},
     "agent": {"deliver"},
 }
 

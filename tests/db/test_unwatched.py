@@ -48,6 +48,17 @@ def test_a_death_is_kept_and_a_silence_is_none(unwatched):
     assert unwatched(*beats) == [(None, 0), (50, 55), (62, 62.5)]
 
 
+def test_a_period_that_no_agent_has_makes_no_gap_and_refuses_nothing(unwatched, postgres_url):
+    """An agent's report is any number: a start before the last word of the one before it is no gap."""
+    assert unwatched((1, 0), (2, 0)) == [(None, 0)]
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE probing.agent_heartbeat SET beat_s = -1000")
+    assert unwatched((3, 1.5)) == [(None, 0)]
+    with psycopg.connect(postgres_url) as connection:
+        latest = connection.execute("SELECT at FROM probing.agent_heartbeat").fetchone()
+    assert latest == (NOON + timedelta(minutes=3),)
+
+
 def test_an_agent_that_does_not_say_when_it_began(unwatched):
     """Of an older agent nothing is known."""
     assert unwatched((1, None), (99, None)) == []

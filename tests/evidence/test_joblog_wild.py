@@ -235,6 +235,12 @@ FOUND = [
         "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    task = group.barrier()\nValueError: (InvalidArgument) TCP send error. Details: Broken pipe.",
     ),
     (
+        "ViLT: Sacred's sum of a run that lost its peers says nothing; Slurm does",
+        "slurm_oom",
+        {"line": 6},
+        "epoch 1\nERROR - ViLT - Failed after 5:11:10!\nTraceback (most recent calls WITHOUT Sacred internals):\n  File \"run.py\", line 73, in main\nRuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [172.16.205.19]:15775\nslurmstepd: error: Detected 37 oom-kill event(s) in StepId=61074596.batch. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+    ),
+    (
         "cmt 83: torchelastic's notice of a child without a report",
         "task_exit",
         {"line": 2},

@@ -616,6 +616,13 @@ def test_an_oom_kill_leads_to_its_job() -> None:
     assert (second.job_id, second.detail["anon_rss_kib"]) == (4242, 2)
 
 
+def test_an_oom_kill_is_read_where_its_line_was_cut_behind_the_number() -> None:
+    """A mail wraps such a line, and some relays cut it."""
+    found = read("Out of memory: Killed process 2692")
+    assert found is not None
+    assert (found.code, found.pid, found.process) == ("global", 2692, None)
+
+
 @pytest.mark.parametrize(
     ("path", "job"),
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import uuid
 from datetime import timedelta
 
@@ -550,6 +551,40 @@ def test_a_component_names_the_one_that_has_the_cause(
     )
     found = dataclasses.replace(story, attempts=(part,), siblings=siblings, verdicts=())
     assert model.build(job_ref.parse("35+1"), found, now=NOW).cause_elsewhere == words
+
+
+@pytest.mark.parametrize(
+    ("step", "steps"),
+    [
+        (
+            "Nothing for the job. Repair n2: it was refused before the job began.",
+            ("Nothing for the job.", "For the operators: Repair n2: it was refused before the job began."),
+        ),
+        (
+            "Submit the job again: it was not at fault. Repair n2.",
+            ("Submit the job again: it was not at fault.", "For the operators: Repair n2."),
+        ),
+        ("Nothing for the job.", ("Nothing for the job.",)),
+        ("Repair n2", ("For the operators: Repair n2.",)),
+    ],
+)
+def test_the_owners_sentence_is_not_behind_the_operators_mark(
+    story: rows.ReportRows, step: str, steps: tuple[str, ...]
+) -> None:
+    """A refused node is to be repaired by operators; the owner of the job learns that there is nothing to do."""
+    verdicts = tuple(dataclasses.replace(v, cause="node_refused", next_step=step) for v in story.verdicts)
+    assert build(dataclasses.replace(story, verdicts=verdicts)).advice[: len(steps)] == steps
+
+
+@pytest.mark.parametrize(
+    "step", [*(c.next_step for c in taxonomy.load().causes.values()), *taxonomy.load().variants.values()]
+)
+def test_no_sentence_for_an_owner_is_marked_as_the_operators(story: rows.ReportRows, step: str) -> None:
+    """Of any cause, if a rule gives it the domain of a machine."""
+    verdict = dataclasses.replace(story.verdicts[0], domain=records.Domain.HARDWARE, next_step=step)
+    owners, operators = advice.parted(verdict)
+    assert not re.search(r"Nothing for the job|Submit the job again", operators)
+    assert f"{owners} {operators.removeprefix(advice.OPERATORS)}".strip() == step
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,32 @@ def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> 
     assert read(store.connection_uri(), "1").run_jobs == (1, 2)
 
 
+def test_the_output_of_a_jobs_first_second_is_its_own_also_before_the_next_job_of_its_id(
+    store: db_store.Store,
+) -> None:
+    """Slurm cuts its times to whole seconds: its Prolog is behind its end."""
+    midnight = example.at("00:00:00")
+    begin, later = midnight - timedelta(seconds=20), midnight + timedelta(seconds=10)
+    one = example.attempt(
+        1, job_id=9, user="alice", submit_at=begin, start_at=begin, end_at=begin, state="FAILED"
+    )
+    other = example.attempt(
+        1, job_id=9, user="bob", submit_at=later, start_at=later, end_at=later, state="FAILED"
+    )
+    store.upsert_attempts([one, other])
+    allocations = [
+        records.JobAllocation(
+            cluster="c", node="n1", job_id=9, restart_count=0, at=at + timedelta(milliseconds=370),
+            detail={"logs": [{"stream": "stdout", "path": path, "tail": ["x"]}]},
+        )
+        for at, path in ((begin, "/of_alice"), (later, "/of_bob"))
+    ]  # fmt: skip
+    delivery.Delivery(store.connection_uri(), "c", "n1").deliver(allocations=allocations)
+    found = read(store.connection_uri(), f"9@{begin:%Y-%m-%d}")
+    assert [a.user for a in found.attempts] == ["alice"]
+    assert [log.path for log in found.logs] == ["/of_alice"]
+
+
 def test_only_the_current_verdict_is_reported(store: db_store.Store, story: rows.ReportRows) -> None:
     """A replaced verdict is history, not an answer."""
     fill(store, story)

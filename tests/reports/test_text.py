@@ -139,6 +139,38 @@ def test_an_error_that_the_program_got_over_is_none(
     assert ("completed, but" in render(found)) is shown
 
 
+def test_an_error_at_the_end_stays_although_an_earlier_one_was_got_over(story: rows.ReportRows) -> None:
+    """What went well stood above the last error."""
+    last = max(story.attempts, key=lambda a: a.submit_at)
+    last = dataclasses.replace(last, attempt=1, derived_exit_code=0)
+    earlier, final = (
+        example.event(
+            uuid.UUID(int=number), example.at("14:41:09"), node="n1", kind="python_exception", source="joblog", job_id=4242,
+            detail={"role": "root", **detail},
+        )
+        for number, detail in ((7, {"behind": 2, "last_words": "recovered"}), (8, {}))
+    )  # fmt: skip
+    for errors, shown in (((earlier,), False), ((earlier, final), True)):
+        found = dataclasses.replace(story, attempts=(last,), own_errors=errors)
+        assert ("its output ends with an error" in " ".join(render(found).split())) is shown
+
+
+@pytest.mark.parametrize(("n_hosts", "words"), [(99, "n[1-99]."), (100, "n[1-100] and more.")])
+def test_no_more_hosts_are_known_than_are_read(story: rows.ReportRows, n_hosts: int, words: str) -> None:
+    """`sql/report.sql` reads a hundred of those on which Slurm ran a job in /tmp."""
+    last = max(story.attempts, key=lambda a: a.submit_at)
+    last = dataclasses.replace(last, attempt=1, state="COMPLETED", exit_code=0, end_at=example.at("14:45:00"))
+    moved = [
+        example.event(
+            uuid.UUID(int=number), example.at("14:41:09"), node="n1", kind="directory_replaced", source="joblog", job_id=4242,
+            detail={"directory": "/w", "host": f"n{number}"},
+        )
+        for number in range(1, n_hosts + 1)
+    ]  # fmt: skip
+    found = dataclasses.replace(story, attempts=(last,), moved=tuple(moved))
+    assert f"ran it in /tmp of {words}" in " ".join(render(found).split())
+
+
 @pytest.mark.parametrize(("state", "code"), [("COMPLETED", 0), ("FAILED", 2)])
 def test_a_job_that_slurm_ran_in_tmp_is_told_so(story: rows.ReportRows, state: str, code: int) -> None:
     """Its --chdir did not exist: its results, or the file that it missed, are not where its owner looks."""

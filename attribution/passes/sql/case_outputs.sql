@@ -18,7 +18,7 @@ CROSS JOIN LATERAL (
     SELECT p.detail
     FROM probing.job_allocation p
     WHERE p.cluster = a.cluster AND p.job_id = a.job_id AND p.node = a.nodes[1]
-      AND p.at >= a.start_at - interval '1 minute' AND p.at < a.end_at + interval '1 second'
+      AND probing.is_prolog_of(p.at, a.start_at, a.end_at)
     ORDER BY p.at DESC
     LIMIT 1
     OFFSET 0

@@ -73,7 +73,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
     for claim in claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN):
-        if claim.evidence[0] in of_another(view):
+        if claim.evidence[0] in lines_of_other_jobs(view):
             continue
         yield claims.replace_claim(
             claim, cap=claims.less_confident(claim.cap, _gpu_memory_confidence(view, claim.evidence[0]))
@@ -91,12 +91,19 @@ def _gpu_memory_confidence(
     return records.Confidence.CERTAIN if by_python or view.state != "FAILED" else records.Confidence.LIKELY
 
 
-def of_another(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+def lines_of_other_jobs(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
     """Lines on a full GPU in the log of a job without GPUs that printed on, or in front of which no node of it stands: most often another job's."""
     if view.attempt.n_gpus != 0:
         return []
     full = (f.event for f in view.findings if f.signature.cause == GPU)
     return [e for e in full if e.detail.get("went_on") or _of_another_host(view, e.detail.get("host"))]
+
+
+def quotation(view: evidence_view.EvidenceView, event: records.HealthEvent) -> str:
+    """The line of a finding as a verdict quotes it: with its label where that shows that another job or container printed it."""
+    host = event.detail.get("host")
+    is_foreign = event in lines_of_other_jobs(view) and _of_another_host(view, host)
+    return f"{host}: {event.message}" if is_foreign else event.message
 
 
 def _of_another_host(view: evidence_view.EvidenceView, host: object) -> bool:

@@ -39,6 +39,7 @@ _HINTED, _WAITED = 0.6, 0.5
 """Weights of an exit code beside a hint at a machine, and of an exception for a missing answer beside a fault of a held part."""
 _NOBODY_SHOWN = "nothing shows who sent the signal"
 _ASK_SLURM = "If its owner did not send it (`scancel --signal`), ask the operators: slurmctld's log of that minute names the user"
+_OF_ANOTHER = "Look at the program's own output; the line about a full GPU in it is most likely another job's"
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 
 
@@ -218,6 +219,8 @@ def _by_exit(
     evidence = (*exits, *(e for e in _quoted(view) if e not in exits))
     words = _exit_words(view, signal, caught)
     made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
+    if _quotes_another(view):
+        made = claims.replace_claim(made, next_step=_OF_ANOTHER)
     if signal in _SENT:
         sent = [f.event for f in view.findings if findings.signals_job(f.event, view.attempt.job_id)][:1]
         by = (
@@ -229,7 +232,7 @@ def _by_exit(
             made,
             evidence=(*evidence, *sent),
             sentence=f"The program {words}; {by}",
-            next_step=_ASK_SLURM if sent else "",
+            next_step=_ASK_SLURM if sent else made.next_step,
         )
     if caught is not None:
         both = (*evidence, caught)
@@ -240,21 +243,11 @@ def _by_exit(
 
 
 def _exit_claim(
-    view: evidence_view.EvidenceView,
-    cause: str,
-    weight: float,
-    words: str,
-    evidence: tuple[records.HealthEvent, ...],
-) -> claims.Claim:
+    view: evidence_view.EvidenceView, cause: str, weight: float, words: str, evidence: tuple[records.HealthEvent, ...]
+) -> claims.Claim:  # fmt: skip
     return claims.Claim(
-        cause=cause,
-        weight=weight,
-        at=view.end_at,
-        rule="user_error",
-        evidence=evidence,
-        by_elimination=True,
-        words=words,
-    )
+        cause=cause, weight=weight, at=view.end_at, rule="user_error", evidence=evidence, by_elimination=True, words=words
+    )  # fmt: skip
 
 
 def _without_code(view: evidence_view.EvidenceView) -> str:
@@ -302,10 +295,14 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
         words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
+    words += " (Slurm gave it no GPU)" if _quotes_another(view) else ""
     quoted = _quoted(view)
-    if quoted and quoted[0] in memory_limit.of_another(view):
-        words += " (Slurm gave it no GPU)"
-    return f"{words}; its log says: {quoted[0].message}" if quoted else words
+    return f"{words}; its log says: {memory_limit.quotation(view, quoted[0])}" if quoted else words
+
+
+def _quotes_another(view: evidence_view.EvidenceView) -> bool:
+    """True if the line to quote is most likely another job's: the owner is not sent after it."""
+    return any(e in memory_limit.lines_of_other_jobs(view) for e in _quoted(view)[:1])
 
 
 def _memory_kill_beside(view: evidence_view.EvidenceView) -> bool:
@@ -325,7 +322,7 @@ def _other_cause(
         # The launcher's end ends the whole job: no process went first.
         return "its launcher got SIGTERM, and nothing shows who sent it", ended
     first = _first_cause(view)
-    if first is not None and not signal and (what := findings.not_its_own(first)):
+    if first is not None and not signal and (what := findings.failure_of_others(first)):
         return f"{what}, for an unknown reason; its log says: {first.message}", (first,)
     return None
 
@@ -385,7 +382,7 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
         # A watched node's own kernel log says whether that line is true.
         [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
         [f.event for f in view.findings if f.event.kind in _REFUSALS],
-        memory_limit.of_another(view),
+        memory_limit.lines_of_other_jobs(view),
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
 

@@ -20,7 +20,7 @@ def upgrade() -> None:
             "log_read",
             sa.Boolean(),
             nullable=True,
-            comment="whether the job's output had been read when it was made; false = it may change with what is read, null = no agent has it to read",
+            comment="whether the job's output had been read when it was made; false = it may change with what is read, null = nothing will be read: no agent has it, none could read it, or it is a later component of a heterogeneous job, whose output is in the first one's",
         ),
         schema="probing",
     )

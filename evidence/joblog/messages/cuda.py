@@ -194,7 +194,7 @@ _ANCHOR = re.compile(
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
+    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|Error: Not enough GPU memory for\b|\bOOM during (?:optimization|forward|backward)\b|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.(?:cuh?|hip)\b.{0,400}\b(?:Device-side a|A)ssertion `[^`]{1,400}[`'] failed"
@@ -220,7 +220,9 @@ _LIBRARY = re.compile(
     r"|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
 )
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded",
+    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
+    r"|\bno supported gpu backend found\b|Error: .{0,120}\bno (?:visible GPU devices|supported devices found for platform (?:CUDA|ROCM))\b|\byou requested gpus?: \[[\d, ]{1,200}\]|\byou requested to find \d{1,3} devices but only \d{1,3} (?:is|are) currently available"
+    r"|`CUDAAccelerator` can not run on your system\b|\brequires? a (?:CUDA|GPU)(?: device)?, but none (?:is|are|was|were) (?:available|found)\b|Error: .{0,100}\b(?:no (?:\w{1,20} ){0,2}(?:GPU|CUDA|accelerator)s?(?: devices?)?(?: or [A-Z]\w{1,20}(?: [A-Z]{2,8})?)?(?: \([\w/]{1,30}\))? (?:is |are |was |were )?(?:available|found|detected)|(?:CUDA|GPU|the accelerator) (?:is|are|was) (?:not |un)available)\b|\bFailed to infer device type\b",
     re.IGNORECASE,
 )
 _NVML = re.compile(
@@ -361,6 +363,7 @@ FAMILY = grammar.LogFamily(
         "uld not create cu", "GEMM", "launch failure", "cuSolverDN", "HSA_STATUS_ERROR", "Test HIP failure",
         "Resource exhausted", "CUDNN_", "CUSOLVER", "CUSPARSE", "CUFFT", "device handle", "NVIDIA GPU",
         "nvidia-smi has", "ROCk module", "GPUassert", "GPU memory trying", "unspecified launch",
+        "gpu backend", "GPU memory for", "no accelerator", "No accelerator", "supported accelerator", "accelerator is", "GPU device", "GPU or ", "No GPU", "no GPU", "GPU is ", "isible GPU", "devices found for", "requested gpu", "requested to find", "but none ", "infer device type", "OOM during",
         "to synchronize ", "illegal memory access", "No devices", "No GPU devices", "Out of GPU memory",
     ),
     read=read,

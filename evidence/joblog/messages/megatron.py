@@ -1,4 +1,4 @@
-"""Checks of a training's results by itself: a loss or a gradient that cannot be right (Megatron-LM, DETR, MAE, DeepSpeed)."""
+"""Checks of a training's results by itself: a loss or a gradient that cannot be right (Megatron-LM, DETR, MAE, DeepSpeed, and exceptions of others)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ _STOPPED = re.compile(
     r"(?:\S{1,40} )?[Ll]oss (?:is|was|became|has become) (?P<value>[Nn]a[Nn]|NAN|[Ii]nf(?:inite|inity)?)\b.{0,40}\b(?:stop|abort|terminat|exit|quit)\w{0,5}\b(?!.{0,40}\b(?:skip|ignor|continu))"
 )
 """What the training loops of DETR, MAE and their children print before they exit."""
+_RAISED = re.compile(
+    r"\w{0,60}(?:Error|Exception): (?:.{0,80}\b(?:[Ll]oss|[Gg]radients?|[Ww]eights|[Pp]arameters)\b.{0,60}\b(?:contains? (?:an? )?|became |are |is |returned )(?:NaNs?|[Nn]an|[Ii]nf)\b|.{0,80}\b(?:[Dd]etected|[Ff]ound) (?:NaNs?|nan|[Ii]nf)(?: (?:or|and/or) [Ii]nf)?(?: values)? in "
+    r"|(?:.{0,60}\b)?(?:NaNs?|inf/nan) detected\b|.{0,80} returned (?:nan values|NaN gradients)\b|Minimum loss scale reached\b)"
+)
+"""The exceptions with which Megatron-FSDP, fairseq, Lightning, Composer, vLLM and autograd's anomaly mode refuse such values."""
+_RAISED_WORDS = "The program found NaN or infinite values and stopped: mostly the model or its data, seldom a GPU that computes wrongly."
 _SCALE = re.compile(r"OVERFLOW! .{0,80}Attempted loss scale: 0(?:\.0)?, reducing to 0(?:\.0)?$")
 """DeepSpeed's loss scaler at zero: doubled it stays zero, so that no later step can count."""
 _SCALE_WORDS = "The loss scale fell to zero and every step overflows: mostly the model or its data, seldom a GPU that computes wrongly."
@@ -39,6 +45,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         if found := pattern.search(record.text):
             rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
             return make(FACTS, "nan_loss", record, rank=rank, meaning=words.format(**found.groupdict()))
+    if _RAISED.search(record.text):
+        return make(FACTS, "nan_loss", record, meaning=_RAISED_WORDS)
     if _SCALE.search(record.text):
         return make(FACTS, "nan_loss", record, meaning=_SCALE_WORDS)
     if found := _STOPPED.match(record.text.lstrip()):
@@ -56,6 +64,14 @@ FAMILY = grammar.LogFamily(
         "oss became ",
         "oss has become ",
         "Attempted loss scale",
+        "NaN",
+        "an detected",
+        "Nan",
+        "nan values",
+        " is nan",
+        "are nan",
+        "nan and/or inf",
+        "loss scale reached",
     ),
     read=read,
     facts=FACTS,

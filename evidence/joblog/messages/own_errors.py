@@ -273,9 +273,9 @@ WORDED = (
 """The same in words that runs which go well use, too."""
 NAMED_LOGGERS = (
     form("E0102 10:00:00.123456   1234 checkpoint.cc:12] Checkpoint restore failed: DATA_LOSS: truncated",
-         r"[EF]\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})? {1,8}\d{1,10} \S{1,200}:\d{1,7}\] (?!.{0,80}\bregister)(?=\S)",
+         r"[EF]\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})? {1,8}\d{1,10} (?!\S{0,200}(?:cu(?:da|dnn|blas|fft)_|xla|tsl|tensorflow))\S{1,200}:\d{1,7}\] (?=\S)",
          "E ::", "F ::",
-         why="Abseil's and glog's letters for the level. TensorFlow registers its libraries twice in every run, and complains."),
+         why="Abseil's and glog's letters for the level. TensorFlow gives it to notes about its libraries, in every run without a GPU."),
     form("CRITICAL:trainer:cannot read the data",
          r"(?:CRITICAL|FATAL):[\w.]{1,80}:(?=\S)",
          "CRITICAL", "FATAL",

@@ -72,7 +72,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota|Error: (?:database or disk is full|\d{3,18} requested and \d{1,18} written)\b",
+            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota|\bOutOfDiskError: |Error: (?:database or disk is full|\d{3,18} requested and \d{1,18} written)\b",
             re.IGNORECASE,
         ),
     ),
@@ -123,7 +123,7 @@ _CHECKPOINT = re.compile(
     re.IGNORECASE,
 )
 _BLOCKED = re.compile(
-    r"std::bad_alloc|Cannot allocate memory|(?<!OutOf)MemoryError\b|DefaultCPUAllocator: (?:can't|not enough) (?:allocate )?memory"
+    r"std::bad_alloc|Cannot allocate memory|(?<!OutOf)MemoryError\b|\bNot enough host memory\b|DefaultCPUAllocator: (?:can't|not enough) (?:allocate )?memory"
 )
 _ENDS = "Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Iteration|Expired|Abort"
 _NAMED = re.compile(rf"(?:{_ENDS})$")
@@ -154,7 +154,7 @@ _INTERRUPTS = frozenset(
 _INTERRUPTED = re.compile(
     r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
     r"|\bKeyboard interrupt(?:ion)?[.,!:;]|\b(?:[Tt]raining|[Rr]un|[Jj]ob|[Pp]rogram|[Ee]xecution|[Ee]valuation|[Pp]rocess) (?:was )?(?:interrupted|stopped|cancelled|aborted) by (?:the )?user\b"
-    r"|\b(?:Ctrl|CTRL)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
+    r"|\b(?:Ctrl|CTRL|Control)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
 )
 """Messages of programs that were interrupted."""
 _WAITED = frozenset(
@@ -180,7 +180,8 @@ _OCCURRED = re.compile(
 )
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
-    r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
+    r"NCCL communicator was aborted|\bAbort event was set\. So someone died\b|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
+    r"|\b(?:process|subprocess|thread|daemon|server|instance|engine|stage)\b[^:]{0,60}?\b(?:died\b|is dead\b|(?:has )?(?:exited|terminated|crashed|stopped) (?:unexpectedly|abruptly|prematurely)\b)|\bprocess(?:es)? exited with non-?zero (?:status|result)|\branks? timed out during\b|^Followers? .{1,80} timed out in\b|\bgave up waiting for a peer\b"
     r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above|See (?:the )?stack ?trace for (?:the )?root cause|^\[\S{0,300}gloo/\S{1,200}:\d{1,6}\]\s*$",
     re.IGNORECASE,
 )
@@ -383,12 +384,12 @@ FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
-        "quota", "disk is full", "requested and ", "tale ", "oo many open", "items of ancdata",
+        "quota", "disk is full", "OutOfDisk", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
         "PytorchStreamWriter", "inline_container", "heckpoint",
-        "bad_alloc", "allocate memory", "MemoryError", "DefaultCPUAllocator",
+        "bad_alloc", "host memory", "allocate memory", "MemoryError", "DefaultCPUAllocator",
         "finding module specification", ": No module named", "can't open file", "eyboard", "by user",
-        "by the user", "Ctrl", "CTRL",
+        "by the user", "Ctrl", "CTRL", "Control-C",
     ),
     read=read,
     facts=FACTS,

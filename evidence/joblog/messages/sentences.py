@@ -24,6 +24,14 @@ _STATE = r"(?:an? (?:valid|legal|known|recogni[sz]ed|supported|directory|file|nu
 _DONE_TO = r"(?:read|opened|found|used|parsed|converted|loaded|processed|created|written|determined|allocated|resolved|accessed|satisfied|continued|started|executed|applied|combined|located|reached|computed|calculated|inverted|solved|imported|initiali[sz]ed|larger|smaller|less|greater|negative|zero|empty|both|specified|given|set)"
 OBJECTS = r"(?:end|eof|EOF|tokens?|characters?|symbols?|values?|numbers?|lines?|keywords?|arguments?|options?|parameters?|formats?|types?|input|records?|sections?|strings?|responses?|status|exceptions?|syntax|dimensions?|sizes?|passwords?|versions?|order|files?|lengths?|usage|shapes?|indices|index|names?|definitions?|entry|entries|labels?|identifiers?|atoms?|ids?|declarations?|variables?|sequences?|columns?|fields?|memory|space|disk|data|points|processors|cores|slots|ranks|tasks)"
 """What a program reads, and complains of."""
+_PARTS = r"(?:commands?|expressions?|statements?|keys?|references?|pointers?|licen[sc]es?|paths?|director(?:y|ies)|address(?:es)?|operations?|instructions?|functions?|modules?|devices?|configurations?|settings?|requests?|access|states?|permissions?|credentials|nodes?|elements?|namelists?|basis|units?|flags?|switch(?:es)?|modes?|methods?|library|libraries|dependency|dependencies|headers?|boundary|card)"
+_WORD_CHARS = r"[\w'\"./#()-]{1,40}"
+STATE = (
+    r"(?:(?i:panic)(?=\s?[:!(])|(?i:fatal|abort(?:ed|ing)?|failed|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
+    r"(?=\s?[:!(;,]|[.!]{0,3}$|\s(?:at|in|on|from|while|when|during|because|due|after|by|with|to|for|reading|writing|opening|loading|creating|parsing|allocating|initiali[sz]ing)\b"
+    rf"|\s(?:{_WORD_CHARS} ){{0,3}}?(?:{OBJECTS}|{_PARTS})(?:\W{{0,3}}$|[.!] |\s?[:,(;\"'\[<]|\s(?:in|at|on|for|of|to|from|with|is|must|name|type|format|given|specified|found|file|and|or)\b|\s[A-Z][A-Z\d_]{{1,40}}\b|\s\S{{0,40}}[./_\d'\"-])))"
+)
+"""A word for a state in front of what is in it: `Invalid option -x`. Alone it begins many a sentence: `Invalid molecules were dropped`."""
 _REFUSED = re.compile(
     r"(?!.*:$)(?:\[\w{1,60}\] )?(?:[\w./+-]{1,40}(?: [\w-]{1,20})?: )?(?:(?:Unexpected|Incorrect|Wrong|Too (?:many|few)|Incompatible|Inconsistent|Duplicate|Malformed|Not enough) "
     rf"{OBJECTS}\b(?!.{{0,80}}[:=]\s{{0,3}}(?:\[\]|none|\d))|No such \w|Sorry, \w"

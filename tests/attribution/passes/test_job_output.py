@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import attribute
+from probing_cluster.attribution.passes import assign_rows, attribute
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
@@ -85,6 +85,56 @@ def test_a_late_reading_reopens_that_attempt_alone_and_once(
     assert judge() == 0
 
 
+def test_a_later_component_has_no_output_of_its_own(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """A heterogeneous job writes the first component's file: nothing more will be read of the others."""
+    parts = [
+        make.attempt(job_id=4242 + n, het_job_id=4242, het_offset=n, nodes=(f"n{n + 1}",)) for n in (0, 1)
+    ]
+    for part in parts:
+        report(job_id=part.job_id, node=part.nodes[0])
+    store.upsert_attempts(parts)
+    judge()
+    assert [the_verdict(store, part.job_id).log_read for part in parts] == [False, None]
+
+
+def test_a_late_prolog_concerns_its_neighbours_too(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """It says which job held which GPU, whatever it says of output."""
+    store.upsert_attempts([make.attempt(), make.attempt(job_id=4243, user="bob")])
+    judge()
+    report({"stdout": [LINE]})
+    assert judge() == 2
+
+
+def test_a_jobs_output_grows_no_incident(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """It is no news of its node."""
+    report()
+    store.upsert_attempts([make.attempt()])
+    judge()
+    arrived: list[Any] = []
+    report({"stdout": [LINE]})
+    assert store.reopen_for_arrivals(lambda found: arrived.extend(found) or []) == 1
+    assert arrived == []
+
+
+def test_the_output_of_a_job_that_completed_concerns_nothing(
+    store: db_store.Store, make: Maker, report: Callable[..., None]
+) -> None:
+    """It gets no verdict, and most jobs complete: a row for each would be looked at for nothing."""
+    report()
+    store.upsert_attempts([make.attempt(state="COMPLETED", exit_code=0)])
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("TRUNCATE probing.arrival"))
+    report({"stdout": [LINE]})
+    with store.engine.begin() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM probing.arrival")).scalar_one() == 0
+
+
 def test_output_that_was_read_in_time_is_judged_once(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:
@@ -147,19 +197,60 @@ def test_the_late_prolog_of_a_jobs_first_second_reopens_it(
     assert LINE in the_verdict(store).summary
 
 
-@pytest.mark.parametrize(("state", "n_judged"), [("NODE_FAIL", 1), ("FAILED", 0)])
+@pytest.mark.parametrize(("offset", "n_judged"), [(None, 1), (0, 1), (1, 0)])
+def test_the_output_of_a_later_component_reopens_nothing(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None], offset: int | None, n_judged: int
+) -> None:  # fmt: skip
+    """A heterogeneous job writes into the first one's file; no verdict on a later one says whether that was read."""
+    for node in ("n1", "n2"):
+        report(node=node)
+    store.upsert_attempts([make.attempt(het_job_id=4242 if offset is not None else None, het_offset=offset)])
+    judge()
+    report({"stdout": [LINE]})
+    assert judge() == n_judged
+    assert the_verdict(store).log_read is (True if n_judged else None)
+
+
+@pytest.mark.parametrize("lasted_s", [0, 3600])
+def test_the_database_and_attribution_agree_on_a_starts_prolog(
+    store: db_store.Store, make: Maker, lasted_s: int
+) -> None:
+    """From a minute before the start until the second of the end is over."""
+    begin, end = make.start, make.start + timedelta(seconds=lasted_s)
+    short = timedelta(microseconds=1)
+    bounds = (begin - timedelta(minutes=1), end + timedelta(seconds=1))
+    instants = [at + by for at in (*bounds, begin, end) for by in (-short, timedelta(), short)]
+    query = sa.text("SELECT probing.is_prolog_of(:at, :begin, :end)")
+    with store.engine.connect() as connection:
+        by_database = [
+            connection.execute(query, {"at": at, "begin": begin, "end": end}).scalar() for at in instants
+        ]
+    assert by_database == [assign_rows.is_prolog_of(at, begin, end) for at in instants]
+    assert by_database[:6] == [False, True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("state", "beats", "n_judged"),
+    [("NODE_FAIL", False, 1), ("BOOT_FAIL", False, 1), ("FAILED", False, 0), ("NODE_FAIL", True, 0)],
+)
 def test_a_lost_nodes_restart_reopens_its_attempt(
     store: db_store.Store, postgres_url: str, make: Maker, judge: Callable[[], int],
-    report: Callable[..., None], state: str, n_judged: int,
+    report: Callable[..., None], state: str, beats: bool, n_judged: int,
 ) -> None:  # fmt: skip
-    """A node that Slurm gave up may restart within an hour; of other attempts nothing is looked for then."""
-    report()
+    """A node without an agent that Slurm gave up may restart within an hour; otherwise nothing is looked for then."""
+    door = delivery.Delivery(postgres_url, "c", "n1")
+
+    def log(after_end: timedelta, **changes: Any) -> None:
+        line = {"node": "n1", "source": "import", "severity": records.Severity.INFO} | changes
+        door.deliver(events=[make.event(at=make.end + after_end, **line)], allocations=[])
+
+    if beats:
+        report()
+    for minutes in (-1, 50):
+        log(timedelta(minutes=minutes))
     store.upsert_attempts([make.attempt(state=state)])
     judge()
-    boot = make.event(
-        node="n1", at=make.end + timedelta(minutes=59), kind="node_boot", severity=records.Severity.INFO
-    )
-    delivery.Delivery(postgres_url, "c", "n1").deliver(events=[boot], allocations=[])
+    log(timedelta(minutes=59), kind="node_boot")
     assert judge() == n_judged
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import attribute
+from probing_cluster.attribution.passes import assign_rows, attribute
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery, tables
 from tests.set_clock import SetClock
@@ -60,3 +60,14 @@ def test_a_crashed_node_is_still_the_cause_once_it_is_back(store, make, postgres
     later = judged(gap_s + 120)
     assert (later.summary, later.confidence) == (first.summary, first.confidence)
     assert later.evidence == first.evidence
+
+
+@pytest.mark.parametrize(
+    ("state", "gap_s", "counts"), [("FAILED", 60, False), ("FAILED", 61, True), ("NODE_FAIL", 20, True)]
+)
+def test_an_agent_that_is_soon_back_watched_throughout(make, state, gap_s, counts):
+    """It reads on where it left off; a node that Slurm gave up went away in the gap, however short."""
+    since, last = make.end - timedelta(seconds=5), make.end + timedelta(hours=1)
+    watch = assign_rows.AgentWatch(last, ((None, make.start), (since, since + timedelta(seconds=gap_s))))
+    found = assign_rows.watched(make.attempt(nodes=("n2",), state=state), {"n2": watch}, {})
+    assert found == {"n2": since if counts else last}

@@ -93,6 +93,25 @@ def test_a_job_that_worked_on_after_the_loss_did_not_end_by_it(make, before_end_
     assert (died.cause, died.confidence) in [("gpu_lost", C.LIKELY), ("gpu_lost", C.CERTAIN)]
 
 
+def test_a_loss_that_was_reported_again_after_the_last_steps_is_not_outlived(make):
+    """The kernel log's lines on it are one event, from the first to the last."""
+    lost = make.xid(79, 1, 53)
+    again = dataclasses.replace(lost, count=2, last_at=make.end - timedelta(seconds=5))
+    assert make.judge(lost, _went_on(make)).cause == "user_error"
+    assert make.judge(again, _went_on(make)).cause == "gpu_lost"
+
+
+def test_a_jobs_first_steps_prove_nothing_of_a_gpu_that_was_lost_before_it(make):
+    """A program that runs ahead of its GPUs begins only with the job."""
+    before_s = (make.end - make.start).total_seconds()
+    lost, attempt = _lost(make, before_s + 400), make.attempt(nodes=("n1",), gpus=None, n_gpus=8)
+    early, late = (
+        make.judge(_went_on(make, until_s), active_faults=(lost,), attempt=attempt)
+        for until_s in (before_s - 5, 0)
+    )
+    assert (early.cause, late.cause) == ("gpu_lost", "user_error")
+
+
 def test_a_cancellation_long_after_the_loss_is_the_owners(make):
     """Never certain beside a lost GPU."""
     cancelled = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice")

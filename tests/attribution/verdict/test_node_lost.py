@@ -102,6 +102,17 @@ def test_what_befell_the_node_after_it_was_given_up_is_no_evidence(make):
     assert again[1].event_id not in failed.evidence
 
 
+def test_a_restart_under_a_later_job_says_nothing_of_this_loss(make):
+    """The node had come back and run that job by then."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    boot, later = _boot(make, 120), {"n2": ((make.end + timedelta(seconds=60), None),)}
+    own, others = (
+        make.judge(boot, attempt=lost, watched=_watched(make, -40), shared=shared) for shared in ({}, later)
+    )
+    assert boot.event_id in own.evidence
+    assert boot.event_id not in others.evidence
+
+
 def test_a_node_that_nobody_reached_and_whose_agent_lived_on_was_cut_off(make):
     """Neither set DOWN nor known to have a broken part: the same agent reports again."""
     v = _given_up(make, 300, _silent(make, 40), _unreached(make, 40))

@@ -45,6 +45,12 @@ def test_a_lost_node_did_not_show_a_fault_that_was_over_before_the_job(make, fau
     assert "before that it showed" in _lost(make, make.event(at=make.start + timedelta(seconds=5), **fault)).summary  # fmt: skip
 
 
+def test_that_a_fault_is_over_is_nothing_that_a_lost_node_showed(make):
+    """The fault itself came days before."""
+    over = make.event(at=make.start + timedelta(seconds=5), **FAULTS["down"] | {"severity": INFO}, detail={"recovered": True})  # fmt: skip
+    assert _lost(make, over).summary == _lost(make).summary
+
+
 def test_a_lost_node_did_not_show_an_old_error_that_its_kernel_repeats_daily(make):
     """ext4 names what it recorded, maybe years ago, until somebody checks the file system."""
     old = make.event(at=make.start + timedelta(seconds=5), kind="block_io", code="fs_recorded", severity=INFO, node="n2")  # fmt: skip

@@ -54,10 +54,22 @@ def test_an_abort_below_sruns_line_on_its_task_is_named(make):
     assert "exited with code 42 (task 3 on n2, before any other)" in other.summary
 
 
-def test_without_the_ranks_own_code_the_signal_stays_in_doubt(make):
-    """MPI_Abort may be what a program calls that was sent SIGTERM."""
-    v = make.judge(_abort(make, first_cause=True), _terminated(make), attempt=make.attempt(exit_code=15))
+@pytest.mark.parametrize("own_code", [None, 143])
+def test_without_the_ranks_own_code_the_signal_stays_in_doubt(make, own_code):
+    """MPI_Abort may be what a program calls that was sent SIGTERM; a rank that ended by a signal gave no code."""
+    own = [] if own_code is None else [_task(make, own_code)]
+    attempt = make.attempt(exit_code=15)
+    v = make.judge(_abort(make, first_cause=True), *own, _terminated(make), attempt=attempt)
     assert (v.cause, v.confidence) == ("rank_killed", C.POSSIBLE)
+
+
+def test_a_job_that_ended_with_the_aborts_code_exited_with_it(make):
+    """Of its launcher's signals to the others nothing is known."""
+    v = make.judge(_abort(make, first_cause=True), _task(make), attempt=make.attempt(exit_code=42))
+    assert (
+        v.summary
+        == "The program called MPI_Abort in rank 1 and exited with code 42, with no fault beside it."
+    )
 
 
 @pytest.mark.parametrize(

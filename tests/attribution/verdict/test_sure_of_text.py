@@ -87,10 +87,19 @@ def test_a_full_gpu_is_certain_for_who_has_one_and_ended_of_it(make, over, detai
 
 
 @pytest.mark.parametrize(
-    "detail", [{"host": "slurm-881.out"}, {"went_on": "3 failed jobs found", "behind": 1}]
+    ("detail", "label"),
+    [
+        ({"host": "slurm-881.out"}, "slurm-881.out: "),
+        ({"host": "worker_3"}, "worker_3: "),
+        ({"went_on": "3 failed jobs found", "behind": 1}, ""),
+        ({"host": "n1", "went_on": "3 failed jobs found", "behind": 1}, ""),
+    ],
 )
-def test_a_full_gpu_of_another_job_in_the_log_of_one_without_gpus_is_quoted_only(make, detail):
-    """`grep OutOfMemory slurm-*.out` prints the errors of other jobs; a node whose GPUs Slurm does not count may have them."""
+def test_a_full_gpu_of_another_job_in_the_log_of_one_without_gpus_is_quoted_only(make, detail, label):
+    """`grep OutOfMemory slurm-*.out` prints the errors of other jobs; a node whose GPUs Slurm does not count may have them.
+
+    The label shows whose line it is, and the next step does not send the owner after it.
+    """
     full = make.finding("cuda_oom", message="torch.cuda.OutOfMemoryError: CUDA out of memory", detail={"first_cause": True, **detail})  # fmt: skip
     assert make.judge(full, attempt=make.attempt(**ONE)).cause == "oom_gpu"
     its_own = make.finding(
@@ -99,9 +108,12 @@ def test_a_full_gpu_of_another_job_in_the_log_of_one_without_gpus_is_quoted_only
     assert make.judge(its_own, attempt=make.attempt(**ONE, n_gpus=0, gpus={})).cause == "oom_gpu"
     v = make.judge(full, attempt=make.attempt(**ONE, n_gpus=0, gpus={}))
     assert v.cause == "user_error"
-    assert v.summary == "The program exited with code 1, with no fault beside it (Slurm gave it no GPU); its log says: torch.cuda.OutOfMemoryError: CUDA out of memory."  # fmt: skip
+    assert v.summary == f"The program exited with code 1, with no fault beside it (Slurm gave it no GPU); its log says: {label}torch.cuda.OutOfMemoryError: CUDA out of memory."  # fmt: skip
     assert full.event_id in v.evidence
-    assert "batch size" not in v.next_step
+    assert (
+        v.next_step
+        == "Look at the program's own output; the line about a full GPU in it is most likely another job's."
+    )
 
 
 @pytest.mark.parametrize(

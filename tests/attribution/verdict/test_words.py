@@ -677,6 +677,15 @@ def test_an_agent_that_was_away_for_a_moment_makes_text_no_surer(make, before_en
     assert make.judge(went_on).cause == "user_error"
 
 
+def test_what_the_program_asked_for_needs_no_watched_node(make):
+    """That nobody watched is stated where a machine is accused."""
+    printed = make.finding("host_oom", message="slurmstepd: error: Detected 1 oom_kill event", detail={"role": "root", "first_cause": True})  # fmt: skip
+    v = make.judge(printed, attempt=make.attempt(nodes=("n2",)), watched={})
+    assert v.cause == "oom_host"
+    assert "reported only by the job itself" in v.summary
+    assert "nobody watched" not in v.summary
+
+
 def test_a_node_whose_slurmd_crashed_is_not_lost(make):
     """Nor is one whose power failed another's; of a node that nobody names the report itself says which."""
     crash = make.event(300.0, kind="slurmd", code="crashed", source="kernel", severity=records.Severity.INFO, message="slurmd[2291]: segfault at 18 ip 0")  # fmt: skip

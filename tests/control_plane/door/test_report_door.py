@@ -209,6 +209,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     found = answer(service, ALICE, ASK | {"job": job})
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert words in str(found["message"])
+    assert ("Nobody cancelled it" in str(found["message"])) is (job in {"16", "19"})
     theirs = str(answer(service, BOB, ASK | {"job": job})["message"])
     assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
     carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
@@ -223,9 +224,13 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
             "It waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14))",
         ),
         ((14, 13), "It waited for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 13, which ended COMPLETED (probing-report 13))"),
+        ((12, 13, 14, 99), "It waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1); for job 14, which ended FAILED: user_error, likely: The program exited with code 1 (probing-report 14); for job 99 and 1 more)"),
         ((12,), "It waited for job 12, of which 12_1 ended TIMEOUT (probing-report 12_1))"),
         ((15,), "It waited for job 15, which never started either (CANCELLED; probing-report 15 shows why))"),
         ((18,), "It waited for job 18)"),
+        ((22,), "It waited for job 22)"),
+        ((23,), "It waited for job 23)"),
+        ((24,), "It waited for job 24)"),
         ((99,), "It waited for job 99)"),
         ((0,), "Which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
         ((), "Which job that was is not on record here; `sacct -j 16 -o SubmitLine%200` shows it if the command line named it)"),
@@ -234,7 +239,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
 def test_the_job_that_took_one_out_of_the_queue_is_named(
     service: context.Context, on: tuple[int, ...], words: str
 ) -> None:
-    """As a look at the queue found it, with why it ended; of another user's job nothing but the number that the owner wrote."""
+    """As a look at the queue found it, with why it ended; of another user's or account's job nothing but the number that the owner wrote."""
     assert isinstance(service.run_slurm, fakes.Sacct)
     service.run_slurm.rows = [
         fakes.row(14, State="FAILED", ExitCode="1:0"),
@@ -242,6 +247,9 @@ def test_the_job_that_took_one_out_of_the_queue_is_named(
         fakes.row(120, JobID="12_0", State="COMPLETED", ExitCode="0:0"),
         fakes.row(121, JobID="12_1", State="TIMEOUT", ExitCode="0:0"),
         fakes.row(18, User="bob"),
+        fakes.row(22, Account="other"),
+        fakes.row_never_started(23, User="bob"),
+        fakes.row_never_started(24, Account="other"),
         fakes.row_never_started(15),
         fakes.row_never_started(16, State="CANCELLED", Reason="DependencyNeverSatisfied"),
     ]
@@ -250,6 +258,14 @@ def test_the_job_that_took_one_out_of_the_queue_is_named(
     waited = (records.JobDependency(cluster="c", job_id=16, on_job_id=n, user="alice", at=before) for n in on)
     service.store.save_dependencies(waited)
     failed = next(a for a in service.store.attempts(job_ids=[14, 18]) if a.job_id == 14)
+    # Slurm uses numbers again.
+    later = fakes.NOW + timedelta(days=1)
+    service.store.upsert_attempts(
+        [dataclasses.replace(failed, submit_at=later, start_at=later, end_at=None, state="RUNNING")]
+    )
+    service.store.save_dependencies(
+        [records.JobDependency(cluster="c", job_id=16, on_job_id=77, user="alice", at=later)]
+    )
     verdict = records.Verdict(
         cluster="c", job_id=14, submit_at=failed.submit_at, cause="user_error", domain=records.Domain.USER_PROGRAM,
         confidence=records.Confidence.LIKELY, summary="The program exited with code 1.", rules_version="1", made_at=fakes.NOW,

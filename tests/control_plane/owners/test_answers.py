@@ -167,6 +167,21 @@ def test_the_mail_waits_for_the_verdict_and_has_it(mailing: context.Context, box
     assert text.index("submit it again") < text.index("For the operators")
 
 
+def test_the_mail_about_a_refused_node_tells_its_owner_that_there_is_nothing_to_do(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The repair is the operators', and stands behind the mark; what the owner does not."""
+    made = attempt(mailing)
+    step = "Nothing for the job. Repair n2: it was refused before the job began."
+    judge(mailing, made, cause="node_refused", next_step=step)
+    owe(mailing)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert "Nothing for the job." in text
+    assert "For the operators: Repair n2: it was refused before the job began." in text
+    assert text.index("Nothing for the job.") < text.index("For the operators")
+
+
 def test_the_mail_names_the_directory_that_slurm_could_not_enter(
     mailing: context.Context, box: mail_server.Box
 ) -> None:
@@ -527,18 +542,69 @@ def test_a_requeued_job_that_ended_while_it_waited_again_says_so(
     )
 
 
-def test_an_earlier_jobs_end_is_no_answer(mailing: context.Context, box: mail_server.Box) -> None:
-    """Slurm uses a number again."""
-    earlier = mailing.clock.now() - timedelta(days=2)
+@pytest.mark.parametrize(
+    ("before", "node", "n_mails"),
+    [(timedelta(days=2), "", 0), (timedelta(minutes=30), "", 1), (timedelta(minutes=30), "n1", 0)],
+)
+def test_only_accountings_word_on_this_job_is_an_answer(
+    mailing: context.Context, box: mail_server.Box, before: timedelta, node: str, n_mails: int
+) -> None:
+    """Slurm uses a number again, and an agent may write any event of its node. An end may be read before Slurm asks for the mail."""
+    earlier = mailing.clock.now() - before
     event = records.HealthEvent(
-        event_id=uuid.uuid4(), cluster="c", node="", at=earlier, observed_at=earlier, kind=vocabulary.NEVER_STARTED,
+        event_id=uuid.uuid4(), cluster="c", node=node, at=earlier, observed_at=earlier, kind=vocabulary.NEVER_STARTED,
         severity=records.Severity.INFO, job_id=7, source=vocabulary.ACCOUNTING, message="",
-        detail={"job": "7", "state": "CANCELLED", "user": "alice"},
+        detail={"job": "7", "state": "CANCELLED", "reason": "DependencyNeverSatisfied", "user": "alice", "account": ""},
     )  # fmt: skip
     bulk.load_events(mailing.store.connection_uri(), [event])
     owe(mailing)
     owners.run(mailing)
-    assert box.mails == []
+    assert len(box.mails) == n_mails
+
+
+def end_while_waiting(service: context.Context, on_job_id: int) -> None:
+    """Accounting's word that job 7 ended while it waited, and the look at the queue that showed for what."""
+    now = service.clock.now()
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="", at=now, observed_at=now, kind=vocabulary.NEVER_STARTED,
+        severity=records.Severity.INFO, job_id=7, source=vocabulary.ACCOUNTING, message="",
+        detail={"job": "7", "state": "CANCELLED", "reason": "DependencyNeverSatisfied", "user": "alice", "account": ""},
+    )  # fmt: skip
+    bulk.load_events(service.store.connection_uri(), [event])
+    dependency = records.JobDependency(cluster="c", job_id=7, on_job_id=on_job_id, user="alice", at=now)
+    service.store.save_dependencies([dependency])
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_only_an_end_that_is_not_on_record_is_looked_for_in_accounting(
+    mailing: context.Context, is_known: bool
+) -> None:
+    """A job that ended while it waited may still wait for the verdict on another."""
+    if is_known:
+        end_while_waiting(mailing, 6)
+    attempt(mailing, job_id=6, run_key="6")
+    owe(mailing)
+    waits = answers.waits_for(mailing, mailing.clock.now())
+    assert (waits.ends_of, waits.verdicts) == (frozenset() if is_known else {7}, is_known)
+
+
+@pytest.mark.parametrize(
+    ("on_job_id", "changes"),
+    [
+        (6, {}),
+        (6, {"job_id": 8, "array_job_id": 6, "array_task_id": 1}),
+        (6, {"job_id": 8, "het_job_id": 6, "het_offset": 1}),
+        (0, {}),
+    ],
+)
+def test_a_job_that_waited_for_an_array_waits_for_no_other_verdict(
+    mailing: context.Context, on_job_id: int, changes: dict[str, Any]
+) -> None:
+    """The verdict on one of its tasks or components is enough; a dependency that names no job (singleton) has none."""
+    end_while_waiting(mailing, on_job_id)
+    judge(mailing, attempt(mailing, **{"job_id": 6, "run_key": "6"} | changes))
+    owe(mailing)
+    assert answers.waits_for(mailing, mailing.clock.now()) == answers.Waits()
 
 
 def test_foreign_words_stay_words(mailing: context.Context, box: mail_server.Box) -> None:

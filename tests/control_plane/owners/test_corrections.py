@@ -10,7 +10,7 @@ import mail_server
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.owners import corrections, job_facts
+from probing_cluster.control_plane.owners import answers, corrections, job_facts
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import records
 from tests.control_plane.owners.test_answers import (
@@ -131,6 +131,43 @@ def test_only_another_cause_or_domain_is_corrected(
     owners.run(mailing)
     owners.run(mailing)
     assert len(box.mails) == n_mails
+
+
+def test_mails_are_held_against_verdicts_every_ten_seconds(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The tasks look every second or two, and there may be thousands of mails."""
+    made = mailed_unread(mailing)
+    owners.run(mailing)
+    judge(mailing, made, **READ)
+    numbers = []
+    for _ in range(3):
+        later(mailing, 4)
+        owners.run(mailing)
+        numbers.append(len(box.mails))
+    assert numbers == [1, 1, 2]
+
+
+def test_a_mail_that_went_out_hurries_nobody(mailing: context.Context, box: mail_server.Box) -> None:
+    """Attribution looks for its output out of turn only until then; a correction waits for the usual passes."""
+    owe(mailing)
+    judge(mailing, attempt(mailing), **UNREAD)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    assert answers.waits_for(mailing, mailing.clock.now()).verdicts
+    owners.run(mailing)
+    assert len(box.mails) == len(corrections.box(mailing.config).pending()) == 1
+    assert answers.waits_for(mailing, mailing.clock.now()) == answers.Waits()
+
+
+def test_nothing_is_owed_after_the_mail_with_a_persons_verdict(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """No rule replaces it."""
+    owe(mailing)
+    judge(mailing, attempt(mailing), **READ | {"author": "root"})
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert corrections.box(mailing.config).pending() == []
 
 
 @pytest.mark.parametrize("log_read", [True, None])

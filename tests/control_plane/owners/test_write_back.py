@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.control_plane.owners import write_back
 from probing_cluster.core import records
 
@@ -14,14 +15,14 @@ AT = datetime(2026, 11, 22, tzinfo=UTC)
 
 def verdict(**changes: object) -> records.Verdict:
     values: dict[str, object] = {
-        "cluster": "c", "job_id": 7, "submit_at": AT, "attempt": 1, "cause": "gpu_off_bus", "domain": records.Domain.HARDWARE,
+        "cluster": "c", "job_id": 7, "submit_at": AT, "attempt": 1, "cause": "gpu_lost", "domain": records.Domain.HARDWARE,
         "node": "n2", "device": "gpu3", "confidence": records.Confidence.CERTAIN, "summary": "GPU 3 fell off the bus.",
         "rules_version": "1", "made_at": AT,
     }  # fmt: skip
     return records.Verdict(**(values | changes))
 
 
-LINE = "probing #1: gpu_off_bus (certain) n2 gpu3: GPU 3 fell off the bus."
+LINE = "probing #1: gpu_lost (certain) n2 gpu3: GPU 3 of n2 fell off the bus."
 
 
 @pytest.mark.parametrize("text", ["", "mine", "mine; and yours", "; ;", "probing: my own words", "a=b;c"])
@@ -64,13 +65,43 @@ def test_a_full_field_is_left_alone() -> None:
     assert write_back.appended("x" * 3990, [verdict()]) is None
 
 
-def test_a_line_of_the_program_is_not_shown_to_everybody() -> None:
-    """Any user may read the field; the owner has the line in the report."""
-    assert write_back.line(verdict(summary="GPU 3 fell off the bus. Its last line: mine alone")) == LINE
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "GPU 3 fell off the bus. Its last line: mine alone",
+        "The program failed; its last line: mine alone; the exception above it: mine alone.",
+        "GPU 3 of n2 fell off the bus (reported only by the job itself: mine alone).",
+    ],
+)
+def test_no_text_of_the_program_is_shown_to_everybody(summary: str) -> None:
+    """Any user may read the field; the owner has the summary in the report."""
+    assert write_back.line(verdict(summary=summary)) == LINE
 
 
-def test_nothing_of_a_summary_breaks_the_line() -> None:
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("user_error", "probing #1: user_error (certain): The program ended with an error of its own."),
+        ("unknown", "probing #1: unknown (certain): No evidence explains the end."),
+        ("of_a_later_release", "probing #1: of_a_later_release (certain)"),
+    ],
+)
+def test_a_cause_without_a_machine_is_in_its_own_words(cause: str, line: str) -> None:
+    """A cause that this release does not know has none."""
+    assert write_back.line(verdict(cause=cause, node=None, device=None, summary="mine alone")) == line
+
+
+@pytest.mark.parametrize("cause", sorted(taxonomy.load().causes))
+def test_every_cause_has_a_line(cause: str) -> None:
+    """Whole, without a name that was not filled in."""
+    for changes in ({}, {"node": None}, {"device": None}, {"node": None, "device": None}):
+        line = write_back.line(verdict(cause=cause, **changes))
+        assert line.endswith(".")
+        assert not set(line) & set("{}")
+
+
+def test_no_name_breaks_the_line() -> None:
     """Quotes (which accounting turns into others), separators and breaks are taken out."""
-    line = write_back.line(verdict(summary='it\'s `x` | "y"; z\n\x1b[1m', device="a;b"))
+    line = write_back.line(verdict(device='it\'s `x` | "y"; z\n\x1b[1m'))
     assert not set(line) & set("'\"`|;\n\x1b\\")
-    assert write_back.appended(line, [verdict(summary='it\'s `x` | "y"; z\n\x1b[1m', device="a;b")]) is None
+    assert write_back.appended(line, [verdict(device='it\'s `x` | "y"; z\n\x1b[1m')]) is None

@@ -411,6 +411,24 @@ def test_one_part_that_cannot_be_read_costs_no_other(
     assert "a part of what job 7 left could not be read" in caplog.text
 
 
+def test_output_whose_reading_failed_is_reported_as_unread(
+    collector: Any, queue: spool.Spool, tmp_path: Path
+) -> None:
+    """Without a row its verdict would wait for ever for output that no agent reads."""
+    (tmp_path / "out").write_text(TRACE)
+    ended = collector._book.end(job(stdout=str(tmp_path / "out")), NOW)
+
+    async def nonsense(*_: Any) -> dict[str, Any]:
+        return {"inode": [7], "findings": [["nonsense"]]}
+
+    collector.ask = nonsense
+    asyncio.run(collector.collect(ended))
+    (row,) = [codec.decode(i.body, records.JobAllocation) for i in queue.batch(100) if i.lane == "allocation"]
+    (log,) = row.detail["logs"]
+    assert (log["path"], "tail" in log) == (str(tmp_path / "out"), False)
+    assert "the agent failed" in log["why"]
+
+
 def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
     """Marked with the job, never more than information, and the same rows when collected again."""
     (tmp_path / "out").write_text(TRACE)
@@ -496,6 +514,29 @@ def shown(queue: spool.Spool) -> list[dict[str, Any]]:
     """What a report is given of a job's logs."""
     rows = [codec.decode(i.body, records.JobAllocation) for i in queue.batch(100) if i.lane == "allocation"]
     return [log for row in rows for log in row.detail.get("logs", ())]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export WANDB_API_KEY=hunter2",
+        "os.environ['API_KEY'] = 'hunter2'",
+        "ValueError: no access to https://alice:hunter2@host/x",
+        f"step 1, password={'x' * 300} --token hunter2",
+    ],
+)
+def test_a_secret_that_the_job_printed_does_not_leave_its_node(
+    collector: Any, queue: spool.Spool, tmp_path: Path, line: str
+) -> None:
+    """Not in a finding, its last line or the lines behind it, nor in the lines that a report shows."""
+    (tmp_path / "out").write_text(f"{TRACE}{line}\n")
+    (tmp_path / "err").write_text(f'Traceback (most recent call last):\n  File "a.py", line 1\n{line}\n')
+    ended = job(stdout=str(tmp_path / "out"), stderr=str(tmp_path / "err"))
+    asyncio.run(collector.collect(ended))
+    bodies = [i.body for i in queue.batch(100)]
+    assert any(b"ValueError: bad shape" in body for body in bodies)
+    assert any(b"***" in body for body in bodies)
+    assert [body for body in bodies if b"hunter2" in body or b"x" * 20 in body] == []
 
 
 def test_both_files_are_read_and_shown(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:

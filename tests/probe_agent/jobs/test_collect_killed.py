@@ -53,7 +53,7 @@ class Agent:
         self.identity = identity.Identity(cluster="c", node="n1", root=home)
         self.spool = spool.Spool(home / "spool", max_bytes=10_000_000)
         self.intake = intake.Intake(identity=self.identity, spool=self.spool, faults=faults.Faults("b"))
-        self.book = jobs.JobBook("b", self.spool.states(jobs.STATES))
+        self.book = jobs.JobBook("b", jobs.stored_states(self.spool))
         self.pages = page_directories.PageDirectories(home / "pages")
         self.collector = collect.Collector(
             identity=self.identity,

@@ -13,7 +13,7 @@ import pytest
 from probing_cluster.core import errors
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.jobs import jobs, page_directories
-from probing_cluster.probe_agent.spool import codec
+from probing_cluster.probe_agent.spool import codec, spool
 
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 ME, MINE = os.getuid(), os.getgid()
@@ -233,6 +233,29 @@ def test_the_jobs_of_an_earlier_release_are_known() -> None:
     states = book.changed_states()
     assert states.pop("jobs") is None
     assert sorted(states) == ["job:ended:8", "job:running:7"]
+
+
+def test_an_earlier_release_that_ran_meanwhile_knows_the_jobs_best(tmp_path: Path) -> None:
+    """It knew no state of a single job, and left those of the newer release as they were."""
+    kept = spool.Spool(tmp_path, max_bytes=1 << 20)
+    newer = jobs.JobBook("b", jobs.stored_states(kept))
+    newer.start(job(1))
+    newer.start(job(2))
+    newer.end(job(3), NOW)
+    kept.commit(spool.SpoolWrite(states=newer.changed_states() | {"jobless": {}}))
+    rows = {n: {"job_id": n, "started_at": "2026-11-03T12:00:00Z", "uid": 5} for n in (2, 4)}
+    earlier = {
+        "boot_id": "b",
+        "jobs": {"4": rows[4]},
+        "ended": {"2": {**rows[2], "released_at": "2026-11-03T12:05:00Z"}},
+    }
+    kept.commit(spool.SpoolWrite(states={"jobs": earlier}))
+    book = jobs.JobBook("b", jobs.stored_states(kept))
+    assert (book.running, book.ended) == ((4,), {2})
+    kept.commit(spool.SpoolWrite(states=book.changed_states()))
+    assert sorted(jobs.stored_states(kept)) == ["job:ended:2", "job:running:4"]
+    again = jobs.JobBook("b", jobs.stored_states(kept))
+    assert (again.running, again.ended, again.get(4)) == ((4,), {2}, book.get(4))
 
 
 def test_only_the_jobs_that_changed_are_stored() -> None:

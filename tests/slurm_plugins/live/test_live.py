@@ -567,6 +567,101 @@ def test_many_forged_lines_cost_few_questions_and_lines_of_log(caplog: pytest.Lo
     assert {250, 299} <= job_texts.listed(slurm, {250, 299}).texts.keys()
 
 
+def test_many_jobs_that_begin_while_they_are_listed_are_no_forged_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Five hundred begin between any two calls: forged lines hide no job of these, these hide no forged one, and the cost is bounded."""
+    victims = range(100, 300)
+    forged = "".join(f"\nJobId={job_id} z" for job_id in victims)
+    slurm = Controller({9: of(9, f"x{forged}"), 10: of(10), **{v: of(v) for v in victims}, 400: of(400)})
+
+    def begin_more(_program: str) -> None:
+        first = max(slurm.jobs) + 1
+        slurm.jobs |= {job_id: of(job_id) for job_id in range(first, first + 500)}
+
+    slurm.afterwards = begin_more
+    way = live.CommandLive(slurm)
+    way._version()
+    found = way.jobs()
+    assert all(job == dataclasses.replace(JOB, job_id=job.job_id) for job in found if job.job_id != 9)
+    ids = {job.job_id for job in found}
+    # The second list of ids has 1000 new ones. Of the 500 in the second text alone, and the job before them, 32 are asked for alone.
+    assert {*range(400, 1400 + job_texts.MOST_ALONE)} == {job_id for job_id in ids if job_id >= 400}
+    # The forger and the job before the first victim are asked for, too.
+    n_alone = job_texts.MOST_ALONE - 2
+    assert {9, 10, *victims[:n_alone]} == {job_id for job_id in ids if job_id < 400}
+    assert len(slurm.calls) <= 2 * job_texts.MOST_ALONE + 10
+    blamed = [r.getMessage() for r in caplog.records]
+    assert f"job {victims[n_alone]}: a line that looks like a job's was written" in blamed[0]
+    assert blamed[-1] == f"a job is left out: and {len(victims) - n_alone - 8} more"
+
+
+def test_jobs_that_end_while_they_are_listed_take_no_others_with_them() -> None:
+    """A job whose text the line of an ended one follows is read once more."""
+    slurm = Controller({job_id: of(job_id) for job_id in range(1, 401)})
+
+    def purge(program: str) -> None:
+        if program == "scontrol":
+            slurm.jobs = {job_id: text for job_id, text in slurm.jobs.items() if job_id % 2}
+
+    slurm.afterwards = purge
+    listing = job_texts.listed(slurm)
+    assert listing.texts.keys() == slurm.jobs.keys()
+    assert (listing.forged, listing.moving, len(slurm.calls)) == (frozenset(), frozenset(), 5)
+
+
+def test_a_job_that_was_read_once_is_not_lost_by_a_second_look() -> None:
+    """Jobs begin behind every even one while the first text is read, and behind every odd one while the second is."""
+    old = range(1, 201)
+    slurm = Controller({job_id: of(job_id) for job_id in old})
+    n_texts = 0
+
+    def begin_between(program: str) -> None:
+        nonlocal n_texts
+        if program == "squeue" and n_texts < 2:
+            n_texts += 1
+            jobs = dict[int, str]()
+            for job_id, text in slurm.jobs.items():
+                jobs[job_id] = text
+                if job_id in old and job_id % 2 == n_texts % 2:
+                    jobs[1000 * n_texts + job_id] = of(1000 * n_texts + job_id)
+            slurm.jobs = jobs
+
+    slurm.afterwards = begin_between
+    assert job_texts.listed(slurm, frozenset()).texts.keys() >= {*old}
+
+
+def test_a_few_jobs_that_begin_cost_no_second_listing() -> None:
+    """Each is asked for alone, and the job before it; of the wanted ones only."""
+    slurm = Controller({job_id: of(job_id) for job_id in range(1, 9)})
+
+    def begin(_program: str) -> None:
+        slurm.jobs |= {9: of(9)}
+
+    slurm.afterwards = begin
+    assert job_texts.listed(slurm).texts.keys() == {*range(1, 10)}
+    assert [call[-1] for call in slurm.calls if call[0] == "scontrol"] == ["jobs", "8", "9"]
+    slurm.calls.clear()
+    del slurm.jobs[9]
+    listing = job_texts.listed(slurm, {8})
+    assert (listing.texts.keys(), listing.moving) == ({*range(1, 9)}, {9})
+    assert [call[-1] for call in slurm.calls if call[0] == "scontrol"] == ["jobs", "8"]
+
+
+def test_a_job_that_came_while_it_was_shown_is_no_forged_one() -> None:
+    """Of tasks of an array that begin again and again between two calls, what was written is unknown, and nobody is blamed."""
+    found = job_texts.cut(f"{of(7)}\n{of(8)}\n{of(9)}\n", {7, 9}, {7, 8, 9})
+    assert (found.texts.keys(), found.forged, found.moving) == ({9}, frozenset(), {7, 8})
+    for job_id in (7, 8):
+        with pytest.raises(errors.MalformedInput, match="came or went"):
+            job_texts.require(found, job_id)
+    job_texts.require(found, 9)
+    found = job_texts.cut(f"{of(7)}\n{of(8)}\n{of(9)}\n{of(8)}\n", {7, 9}, {7, 8, 9})
+    assert (found.texts, found.forged, found.moving) == ({}, {7, 8, 9}, frozenset())
+    with pytest.raises(errors.MalformedInput, match="was written"):
+        job_texts.require(found, 8)
+
+
 @pytest.mark.parametrize(
     ("release", "error"), [("22.05.8", {"error": "Unspecified error", "errno": -1}), ("24.11.5", {})]
 )

@@ -30,7 +30,7 @@ STANDS = timedelta(days=30)
 MAX_TREE_LINES = 60
 ENDS_EVERY_S = 3.0
 """No sooner is accounting asked again whether jobs that hung have ended."""
-_JUST = timedelta(minutes=2)
+_RELEASED_WITHIN = timedelta(minutes=2)
 _RELEASED = """
 select distinct job_id from probing.job_allocation
 where cluster = :cluster and job_id = any(:jobs) and released_at is not null and updated_at >= :since
@@ -125,7 +125,7 @@ def _without_ended(
     given = {
         "cluster": service.config.cluster.name,
         "jobs": sorted(hung & running.keys()),
-        "since": now - _JUST,
+        "since": now - _RELEASED_WITHIN,
     }
     released = [row["job_id"] for row in service.store.rows(_RELEASED, given)] if given["jobs"] else []
     if not released:

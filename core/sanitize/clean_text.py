@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from probing_cluster.core.sanitize import secrets_in_text
 
 MAX_MESSAGE_CHARS = 4096
 """Longest message kept; Postgres and people both stop reading long before."""
@@ -17,19 +19,6 @@ _SEQUENCE = re.compile(
 )
 """A terminal's escape sequence with its parameters, which would be left as text without their escape."""
 
-
-def _named(words: str) -> str:
-    """An assignment (also one of JSON) to a name with one of `words` in it, or an option, up to the value; `KeyError: x` is none."""
-    return rf"""(?<![\w.-])(?![\w.-]*(?:Error|Exception)\b)(?:[\w.-]*(?:{words})[\w.-]*\\?["']?\s*[=:]+\s*|--[\w-]*(?:{words})[\w-]*\s+)"""
-
-
-_SECRET = re.compile(
-    rf"({_named('SECRET|PASSW|CREDENTIAL')}|{_named('KEY(?!board|word)|TOKEN(?!iz)')}(?![\d.,_]{{1,12}}[kMGT%]?(?:[\s,;)\]}}]|$)))"
-    r"""(?:"[^"]*"?|'[^']*'?|[^\s"']\S*)""",
-    re.IGNORECASE,
-)
-_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
-_IN_HEADER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 
 _BREAKS = "\t\n\r\u2028\u2029"
 """The last two are breaks to `str.splitlines`, and so to a mail's header."""
@@ -59,21 +48,26 @@ def without_sequences(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """`text` with `***` for what follows words such as KEY, TOKEN, SECRET and PASSWORD, and for credentials in headers and URLs.
-
-    A plain number after KEY or TOKEN is a count (`max_tokens=4096`) and stays.
-    """
-    text = _IN_HEADER.sub(r"\1 ***", _IN_URL.sub("***@", text))
-    return _SECRET.sub(r"\1***", text)
+    """`text` with `***` for what looks like a password, a key or a token (`secrets_in_text`)."""
+    return secrets_in_text.masked(text)
 
 
 def clean_all(value: Any) -> Any:
     """`value` with every string in it so cleaned, also in mappings (their keys, too), lists and tuples; none is shortened."""
+    return _in_all(value, lambda text: clean(text, len(text)))
+
+
+def without_secrets_in(value: Any) -> Any:
+    """`value` without what looks like a secret in any string of it, as `clean_all` goes through it."""
+    return _in_all(value, without_secrets)
+
+
+def _in_all(value: Any, changed: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return clean(value, len(value))
+        return changed(value)
     if isinstance(value, Mapping):
-        return {clean_all(key): clean_all(item) for key, item in value.items()}
+        return {_in_all(key, changed): _in_all(item, changed) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        cleaned = [clean_all(item) for item in value]
-        return cleaned if isinstance(value, list) else tuple(cleaned)
+        items = [_in_all(item, changed) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     return value

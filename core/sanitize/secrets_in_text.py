@@ -1,0 +1,238 @@
+"""Secrets in text that a job printed: what is one, by its form, its name or what stands before it, and the text without them.
+
+The forms are those that secret scanners (gitleaks, detect-secrets) look for. Such scanners report places in files and take no text apart;
+their patterns are not made for hostile input, so none is a dependency. Every pattern here takes time in proportion to the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+MASK = "***"
+
+_PEM = re.compile(
+    r"(?P<head>-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----)(?:(?!-----(?:BEGIN|END) )[\s\S])*(?P<tail>-----END [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+_PEM_LINE = re.compile(
+    r"^(?=[^a-z\n]{0,80}[a-z])(?=[^A-Z\n]{0,80}[A-Z])(?=[^0-9\n]{0,80}[0-9])[A-Za-z0-9+/]{60,76}={0,2}[ \t]{0,8}$",
+    re.MULTILINE,
+)
+"""A line of a key's body by itself, in capitals, small letters and digits: sequences and check sums have not all of them."""
+_PEM_END = re.compile(
+    r"^[A-Za-z0-9+/]{1,76}={0,2}[ \t]{0,8}(?=\n-----END [A-Z0-9 ]{0,32}PRIVATE KEY)", re.MULTILINE
+)
+_IN_URL = re.compile(r"(?<=://)[^/\s\"'<>?#]{1,2048}@")
+_IN_QUERY = re.compile(
+    r"(?P<name>[?&](?:X-Amz-(?:Signature|Security-Token)|signature|sig|key|token)=)[^&\s\"'<>]+",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(
+    r"(?P<name>\bAuthorization\\?[\"']?[ \t]{0,8}[:=][ \t]{0,8}\\?[\"']?(?:(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]{1,8}\\?[\"']?)?)"
+    r"[^\s\"'\\,;]+",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(
+    r"(?P<name>\bBearer[ \t]{1,8})(?!(?:tokens?|auth\w{0,16}|scheme|header|credentials?|realm|error|format|of|is|was|and|or|not|must|should|for|in|to)\b)[\w.~+/=-]+",
+    re.IGNORECASE,
+)
+_BASIC = re.compile(r"(?P<name>\b[Bb]asic[ \t]{1,8})(?=\w{0,64}(?:\d|[a-z][A-Z]))[\w.~+/=-]{6,}")
+_USER = re.compile(
+    r"(?P<name>(?<!\S)(?:-u|--(?:proxy-)?user)(?:[ \t=]{1,8}|(?<=-u))[\"']?)[^\s:\"'=]{1,256}:(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s\"']+)"
+)
+"""Name and password as curl and wget take them; to other commands such an option is a user's and a group's number."""
+_CLIENTS = ("curl", "wget")
+_FORMS = re.compile(
+    r"(?<![A-Za-z0-9])(?P<name>sk-|[sr]k_(?:live|test)_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|AIza|AKIA|ASIA|npm_|pypi-|eyJ)"
+    r"(?P<rest>[\w-]{8,4096}(?:\.[\w-]{1,4096}){0,2})"
+)
+"""Keys that their makers begin alike: OpenAI, Anthropic, Stripe, Hugging Face, GitHub, GitLab, Slack, Google, AWS, npm, PyPI, and JSON web tokens."""
+
+_CANDIDATE = re.compile(
+    r"(?P<word>pass|pwd|secret|cred|key|token)(?P<rest>[\w.-]{0,64}?)\\?[\"'`]?[ \t]{0,4}[\])]?"
+    r"(?P<separator>[ \t]{0,8}(?::[ \t]{0,4}(?:str|bytes|SecretStr|Optional\[str\]|str ?\| ?None)[ \t]{0,4}=|:=|=>|={1,2}|:(?![:/]))[ \t]{0,8}|[ \t]{1,8}(?![-=:|]))",
+    re.IGNORECASE,
+)
+"""The end of a name, from a word on that may make it a secret's, up to the value. A blank separates the options of a command only."""
+_SET = re.compile(
+    r"(?P<name>\b(?:setenv|putenv|setdefault)[( ][ \t]{0,4}[\"']?(?P<variable>[A-Za-z_]\w{0,64})[\"']?[ \t,]{1,8})(?P<value>\"[^\"\n]*\"?|'[^'\n]*'?|[^\s)]+)"
+)
+"""The commands and functions that set a variable without a sign of assignment."""
+_VALUE = re.compile(
+    r"(?P<quoted>[bfru]{0,2}(?:\\\"[^\"\\\n]*(?:\\\")?|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?)[^\s,;)\]}\"'\\]*)|\S+",
+    re.IGNORECASE,
+)
+_NO_SECRET = re.compile(
+    r"(?:\*{3}|None|null|nil|true|false|undefined|\"\"|''|\$\{?[A-Z_][A-Z0-9_]{0,64}\}?|<[\w |/-]{1,32}>)(?=[\s,;&)\]}\"'\\]|$)"
+)
+"""Values that are no secret: none, a shell's variable, a place for one, and our own mask."""
+_RANDOM = re.compile(r"(?=[\"']?[A-Z]{0,40}\d)(?=[\"']?\d{0,40}[A-Z])[\"']?[A-Z0-9]{20}", re.IGNORECASE)
+"""The beginning of a value that nobody chose: long, of letters and digits alone."""
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NAME_CHARS = 80
+_LOOKED_AT = 256
+"""Characters of a value that tell whether it is a secret; the whole is read only where it is one."""
+_AWS_CHARS = 12
+_LETTERS, _MIXED = 20, 8
+"""Least length of a random part of a key: of letters alone, and of others."""
+_PATH = re.compile(r"[\"']?[/~.]")
+_FEW_DIGITS = re.compile(r"[\"']?[\d.,_]{1,7}[kMGT%]?[\"']?(?=[\s,;)\]}]|$)")
+_CALL = re.compile(r"[A-Za-z_][\w.]{0,64}[(\[]")
+"""The beginning of an expression in a line of code."""
+_HAS_DIGIT = re.compile(r"(?=[\"']?[\w./+=-]{0,64}\d)[\"']?[\w./+=-]{8}")
+
+_SECRETS = (
+    "password", "passwd", "passphrase", "passcode", "secret", "pwd", "credential", "credentials", "creds", "apikey", "authkey",
+    "accesskey", "secretkey", "privatekey", "apitoken", "authtoken", "accesstoken", "dbpass", "sshpass", "userpass",
+)  # fmt: skip
+"""Ends of words that name a secret whatever stands beside them."""
+_ABOUT_ONE = frozenset((
+    "error", "exception", "warning", "file", "path", "dir", "directory", "name", "names", "url", "uri", "len", "length", "size", "count",
+    "type", "id", "ids", "policy", "prompt",
+))  # fmt: skip
+"""Last words of a name that stands for something about a secret."""
+_KEYS_OF = frozenset((
+    "access", "account", "admin", "anthropic", "api", "app", "application", "auth", "aws", "azure", "client", "comet", "consumer",
+    "database", "db", "deploy", "deployment", "encryption", "enc", "gcp", "google", "hf", "kaggle", "licence", "license", "master",
+    "openai", "priv", "private", "rsa", "secret", "service", "session", "sign", "signing", "ssh", "storage", "subscription", "wandb",
+    "webhook",
+))  # fmt: skip
+"""Words that make a key a secret one; most keys are those of a dictionary or a table."""
+_OTHER_KEYS_OF = frozenset((
+    "cache", "dict", "foreign", "host", "index", "partition", "primary", "pub", "public", "registry", "shard", "sort", "unique",
+))  # fmt: skip
+_PASSES_OF = frozenset((
+    "admin", "database", "db", "email", "ftp", "key", "login", "mail", "mongo", "mysql", "pg", "postgres", "redis", "root", "smtp", "ssh",
+    "sudo", "user",
+))  # fmt: skip
+_TOKENS_OF_TEXT = frozenset((
+    "added", "assistant", "audio", "avg", "batch", "begin", "boi", "bonus", "bos", "cache", "cached", "cls", "completion", "context",
+    "cost", "decode", "draft", "end", "eoi", "eos", "first", "fim", "generated", "image", "img", "input", "kv", "last", "latency", "mask",
+    "masked", "max", "min", "ms", "n", "new", "next", "num", "number", "output", "pad", "per", "placeholder", "prefill", "prev",
+    "previous", "prompt", "reasoning", "response", "role", "sec", "second", "sep", "source", "special", "start", "stop", "sub", "system",
+    "target", "text", "think", "time", "tool", "total", "tps", "unk", "unexpected", "video", "vocab", "word",
+))  # fmt: skip
+"""Words that make a token one of a language model's text."""
+_STAGES = frozenset((
+    "prod", "production", "dev", "test", "staging", "old", "new",
+))  # fmt: skip
+
+
+_SIGNS = (
+    "pass", "pwd", "secret", "cred", "key", "token", "://", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "-----",
+    "sk-", "sk_", "rk_", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_", "glpat", "xox", "aiza", "akia", "asia", "npm_", "pypi", "eyj",
+)  # fmt: skip
+"""One of these, in small letters, is in every text that a pattern here changes, but for a line of a PEM key: most text has none."""
+
+
+def masked(text: str) -> str:
+    """`text` with MASK in place of each secret. What is no secret stays to the letter; a second time changes nothing."""
+    small = text.lower()
+    if not any(sign in small for sign in _SIGNS) and not _PEM_LINE.search(text):
+        return text
+    return _masked(text)
+
+
+def _masked(text: str) -> str:
+    if "-----" in text or _PEM_LINE.search(text):
+        text = _PEM.sub(_of_pem, _PEM_LINE.sub(MASK, _PEM_END.sub(MASK, text)))
+    users = [_USER] if any(client in text for client in _CLIENTS) else []
+    text = _IN_URL.sub(f"{MASK}@", text)
+    for pattern in (_IN_QUERY, _HEADER, _BEARER, _BASIC, *users):
+        text = pattern.sub(rf"\g<name>{MASK}", text)
+    text = _SET.sub(_of_set, text)
+    return _without_named(_FORMS.sub(_of_form, text))
+
+
+def _of_pem(found: re.Match[str]) -> str:
+    return f"{found['head']}{MASK}{found['tail'] or ''}"
+
+
+def _of_form(found: re.Match[str]) -> str:
+    """The maker's prefix and MASK; names that only begin alike (`hf_hub_download`, `sk-learn-contrib`) stay."""
+    name, rest = found["name"], found["rest"]
+    if name == "eyJ":
+        is_key = "." in rest
+    elif name in ("AKIA", "ASIA"):
+        is_key = len(rest) >= _AWS_CHARS and rest[:_AWS_CHARS].isalnum() and rest[:_AWS_CHARS].isupper()
+    else:
+        parts = re.split(r"[-_.]", rest)
+        is_key = any(len(p) >= _LETTERS or (len(p) >= _MIXED and not p.isalpha()) for p in parts)
+    return f"{name}{MASK}" if is_key else found[0]
+
+
+def _of_set(found: re.Match[str]) -> str:
+    value = found["value"]
+    is_kept = (
+        value.startswith(MASK) or _NO_SECRET.match(value) or not _is_secret(found["variable"], value, "=")
+    )
+    return found[0] if is_kept else f"{found['name']}{MASK}"
+
+
+def _without_named(text: str) -> str:
+    """`text` without the values of names that are those of secrets."""
+    kept: list[str] = []
+    at = done = 0
+    while (found := _CANDIDATE.search(text, at)) is not None:
+        at = found.end()
+        begin = _begin_of_name(text, found.start())
+        name = text[begin : found.end("rest")]
+        separator = found["separator"].strip()
+        if not separator and not name.startswith("--"):
+            at = found.end("rest")
+            continue
+        if (end := _end_of_secret(text, at, name, separator)) is not None:
+            kept += [text[done:at], MASK]
+            at = done = end
+    return "".join([*kept, text[done:]])
+
+
+def _begin_of_name(text: str, at: int) -> int:
+    """Where the name begins that has the character at `at`."""
+    least = max(0, at - _NAME_CHARS)
+    while at > least and (text[at - 1].isalnum() or text[at - 1] in "_.-"):
+        at -= 1
+    return at
+
+
+def _end_of_secret(text: str, at: int, name: str, separator: str) -> int | None:
+    """The end of the value at `at`, if that is a secret by its name; else None."""
+    value = text[at : at + _LOOKED_AT]
+    if not value.strip() or _NO_SECRET.match(value) or not _is_secret(name, value, separator):
+        return None
+    found = _VALUE.match(text, at)
+    return found.end() if found is not None else None
+
+
+def _is_secret(name: str, value: str, separator: str) -> bool:
+    """Whether the value of the name is a secret: always, never, or if it looks like one."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    while words and (words[-1].isdigit() or (words[-1] in _STAGES and len(words) > 1)):
+        words.pop()
+    if not words or (words[-1] in _ABOUT_ONE and words[-2:] != ["secret", "id"]):
+        return False
+    if any(word.endswith(_SECRETS) for word in words):
+        return not (words[-1].endswith("pwd") and _PATH.match(value))
+    is_variable = len(words) > 1 and name.isupper()
+    if words[-1] == "pass":
+        return is_variable or _any_of(words, _PASSES_OF)
+    if words[-1] == "token":
+        return _is_secret_token(words, value, separator)
+    if "key" in words and (_any_of(words, _KEYS_OF) or (is_variable and not _any_of(words, _OTHER_KEYS_OF))):
+        return True
+    return words[-1] == "key" and _RANDOM.match(value) is not None
+
+
+def _is_secret_token(words: list[str], value: str, separator: str) -> bool:
+    """A token of a parser or a language model is none: `Unexpected token: else`, `pad_token = '<pad>'`."""
+    if _any_of(words, _TOKENS_OF_TEXT):
+        return _RANDOM.match(value) is not None
+    if len(words) > 1:
+        return True
+    if _FEW_DIGITS.match(value) or _CALL.match(value):
+        return False
+    return separator != ":" or _HAS_DIGIT.match(value) is not None
+
+
+def _any_of(words: list[str], chosen: Collection[str]) -> bool:
+    return any(word in chosen for word in words)

@@ -1,0 +1,52 @@
+"""The levels in the forms of the loggers of training and serving frameworks.
+
+With the level of an error, a message needs no word for one; such a line counts only where the log ends with it.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DAY = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+
+
+def _form(words: str, letters: str, sources: str) -> re.Pattern[str]:
+    """The beginning of a line with one of the levels; `sources`: the endings of source files whose lines count in glog's form."""
+    return re.compile(
+        r"(?:\[rank\d{1,8}\]:\s?)?(?:\([A-Za-z][\w.]{0,60}(?:[ ,]{1,2}\w{1,20}=[\w.:-]{1,60}){1,3}\) )?(?:"
+        # vLLM
+        rf"(?:{words}) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./+-]{{1,160}}\.py:\d{{1,7}}\] "
+        # PyTorch, with glog's form
+        rf"|\[?[{letters}]\d{{4}} \d\d:\d\d:\d\d\.\d{{3,9}}\s{{1,8}}(?:\d{{1,10}} )?[\w./+-]{{1,200}}\.(?:{sources}):\d{{1,7}}\] "
+        # NeMo
+        rf"|\[NeMo [{letters}] {_DAY} [\w.]{{1,80}}:\d{{1,7}}\] "
+        # Ray's C++
+        rf"|\[{_DAY},\d{{3}} [{letters}] \d{{1,10}} \d{{1,10}}\] (?:\([\w.-]{{1,40}}\) )?[\w./+-]{{1,160}}\.(?:cc|h|cpp):\d{{1,7}}: "
+        # Horovod
+        rf"|\[{_DAY}\.\d{{3,9}}: [{letters}] \S{{1,300}}:\d{{1,7}}\] "
+        # torchtitan
+        rf"|\[[a-z]{{1,20}}\] {_DAY},\d{{3}} - [\w.]{{1,80}} - (?:{words}) - "
+        r")(?:\[\w[^\]\n]{0,80}\] ){0,2}(?=[^\s\]])"
+    )
+
+
+# XLA's and TensorFlow's sources end in .cc; they give this level to notes.
+_ERROR = _form("ERROR|CRITICAL|FATAL", "EFC", "py|cpp")
+_NOTE = _form("INFO|DEBUG|WARNING", "IDVW", "py|cpp|cc|cu|h")
+_ASIDE = re.compile(
+    r"\b(?:shut(?:ting)? ?down|at exit|clos(?:e|ing)|clean(?:ing|ed)?[ -]?up|tear(?:ing)?[ -]?down|releas(?:e|ing)|destroy\w{0,3}|metrics?|telemetry|usage (?:stats|statistics)|profil\w{1,5}|trac(?:e|es|ing)|dump\w{0,4}|autotun\w{1,4}|cProfile"
+    r"|not (?:been )?tested|(?:will|would) not be|default(?:s|ing)?|rejecting|dropping|repair\w{0,3}|recover(?:ed|ing)|over \d{1,3}% full)\b",
+    re.IGNORECASE,
+)
+"""What runs beside the work, what a program does while it ends, and advice."""
+
+
+def is_error(text: str) -> bool:
+    """Whether a framework's logger gives the line the level of an error, and the message is about the work itself."""
+    found = _ERROR.match(text)
+    return found is not None and _ASIDE.search(text, found.end()) is None
+
+
+def is_note(text: str) -> bool:
+    """Whether a framework's logger gives the line a level below an error."""
+    return _NOTE.match(text) is not None

@@ -1,0 +1,150 @@
+"""What looks like a secret is taken out of text; what only sounds like one stays to the letter."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probing_cluster.core.sanitize import secrets_in_text
+
+RANDOM = "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
+PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("export WANDB_API_KEY=0123456789abcdef", "export WANDB_API_KEY=***"),
+        ('aws_secret_access_key = "a b" set', "aws_secret_access_key = *** set"),
+        ("{'hf_token': 'hf_abc', 'lr': 1}", "{'hf_token': ***, 'lr': 1}"),
+        ('{\\"password\\": \\"p\\"}', '{\\"password\\": ***}'),
+        ("os.environ['API_KEY'] = 'abc'", "os.environ['API_KEY'] = ***"),
+        ("os.environ.setdefault('HF_TOKEN', 'abc')", "os.environ.setdefault('HF_TOKEN', ***)"),
+        ("setenv HF_TOKEN abc", "setenv HF_TOKEN ***"),
+        ('    api_key: str = "abc"', "    api_key: str = ***"),
+        ("login(key='0123456789abcdef0123', apiKey='x')", "login(key=***, apiKey=***)"),
+        ("key=api_key=abc", "key=api_key=***"),
+        ("PASSWD=123456 API_KEY=1234567890", "PASSWD=*** API_KEY=***"),
+        ("pwd=hunter2", "pwd=***"),
+        ("PASSPHRASE=abc", "PASSPHRASE=***"),
+        ("PGPASSWORD=x SMTP_PASS=y", "PGPASSWORD=*** SMTP_PASS=***"),
+        ("clientSecret: abc", "clientSecret: ***"),
+        ("wandb login --api-key abc123 failed", "wandb login --api-key *** failed"),
+        ("--token=abc --password abc", "--token=*** --password ***"),
+        ("curl -H 'Authorization: Bearer eyJhbGciOi.x-y'", "curl -H 'Authorization: Bearer ***'"),
+        ("Authorization: token X", "Authorization: token ***"),
+        ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic ***"),
+        ("{'X-Api-Key': 'abc'}", "{'X-Api-Key': ***}"),
+        ("sent Bearer abcdef", "sent Bearer ***"),
+        ("curl -s -u a:b https://host", "curl -s -u *** https://host"),
+        ("curl --user 'a:b' https://host", "curl --user '***' https://host"),
+        ("cannot reach https://bob:pw@host/x", "cannot reach https://***@host/x"),
+        ("GET https://host/x?n=1&token=abc&m=2", "GET https://host/x?n=1&token=***&m=2"),
+        (f"no access for sk-{RANDOM}.", "no access for sk-***."),
+        ("bad key sk-proj-AbC9dEfGhIjKl_mn", "bad key sk-***"),
+        (f"hf_{RANDOM}", "hf_***"),
+        (f"ghp_{RANDOM}, github_pat_11ABCDEFG0_{RANDOM}", "ghp_***, github_pat_***"),
+        ("AKIAIOSFODNN7EXAMPLE", "AKIA***"),
+        (f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{RANDOM}", "eyJ***"),
+        (PEM, "-----BEGIN OPENSSH PRIVATE KEY-----***-----END OPENSSH PRIVATE KEY-----"),
+        (f"-----BEGIN RSA PRIVATE KEY-----\n{RANDOM}\nab", "-----BEGIN RSA PRIVATE KEY-----***"),
+        (f"{RANDOM}{RANDOM}\n{RANDOM}=\n-----END PRIVATE KEY-----", "***\n***\n-----END PRIVATE KEY-----"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_taken_out(text: str, left: str) -> None:
+    """By its name, its form, or what stands before it; the name and the maker's prefix say which it was."""
+    assert secrets_in_text.masked(text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unexpected key: model.layer",
+        "missing keys: [...]",
+        'Missing key(s) in state_dict: "a.b"',
+        "monkey: banana",
+        "turkey = 3kg",
+        "tokens: 4096",
+        "KeyError: 'lr'",
+        "KeyError: 'WANDB_API_KEY'",
+        "jwt.InvalidTokenError: Not enough segments",
+        "tokenizer = gpt2",
+        "--tokenizer gpt2 --max-tokens 4096",
+        "num_tokens=12, max_tokens=4096, tokens: 1.2k, token: 5",
+        "keyword: x",
+        "pad_token = '<pad>', eos_token: </s>",
+        "SyntaxError: Unexpected token: else",
+        "token = next(tokens)",
+        "primary_key=id, sort_key: name, cache key: abc",
+        "self.q_proj, self.key = nn.Linear(8, 8)",
+        "forward pass: 12 ms, pass = 3",
+        "PWD=/home/alice",
+        "ssl_key_file=/etc/key.pem password_file: /etc/secret",
+        "api_key=None, token='', HF_TOKEN=$HF_TOKEN, password: ***",
+        "hf_hub_download failed, sk-learn-contrib-0.6, task-12345678",
+        "The Bearer token is invalid",
+        "Basic Linear Algebra Subprograms",
+        "token::Kind, key::value",
+        "checkpoint version 3 is too new (max 2)",
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "ACGT" * 17,
+        f"d41d8cd98f00b204e9800998ecf8427e{'0' * 32}",
+        "http://host:8080/a?mail=x@y",
+    ],
+)
+def test_what_only_sounds_like_a_secret_stays(text: str) -> None:
+    """Keys of dictionaries, tokens of language models, counts, names of files and errors."""
+    assert secrets_in_text.masked(text) == text
+
+
+_PARTS = st.sampled_from(
+    [
+        *"aZ1 =:'\"`\\[](){}<>,;&?@/._-*$\n\t|",
+        *("***", "password", "pwd", "API_KEY", "key", "token", "secret", "--token", "pass", "None", "://", "user:pw@"),
+        *("Authorization", "Bearer ", "Basic ", "token ", "curl -u ", "setenv ", "sk-", "hf_", "ghp_", "AKIA", "eyJ"),
+        *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", RANDOM, RANDOM.upper(), "str =", " = ", ": ", "\u00e4"),
+    ]
+)  # fmt: skip
+_TEXTS = st.one_of(st.text(max_size=200), st.lists(_PARTS, max_size=24).map("".join))
+
+
+@given(_TEXTS)
+def test_a_second_time_changes_nothing(text: str) -> None:
+    """A line is so treated by the agent, and by the verdict that quotes it."""
+    once = secrets_in_text.masked(text)
+    assert secrets_in_text.masked(once) == once
+
+
+@given(_TEXTS)
+def test_what_is_looked_at_no_further_has_no_secret(text: str) -> None:
+    """Most text lacks the few signs that any secret has."""
+    assert secrets_in_text.masked(text) == secrets_in_text._masked(text)
+
+
+@given(_TEXTS)
+def test_text_grows_by_half_at_most(text: str) -> None:
+    """The mask is longer than a secret of one character."""
+    assert len(secrets_in_text.masked(text)) <= len(text) * 3 // 2
+
+
+@given(
+    before=_TEXTS, name=st.sampled_from(["PASSWORD", "db_password", "API_KEY", "hf_token", "clientSecret"])
+)
+def test_no_text_before_it_hides_a_secret(before: str, name: str) -> None:
+    """Whatever the line begins with."""
+    assert "hunter2" not in secrets_in_text.masked(f"{before}\n{name}=hunter2")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a", "A1a", "=", " ", "\n", '"', "\\", "-", "*", "://", "@", "key", "key=", "key ", "x.key_", "secret", "password=", 'password="', "token: ",
+        "api_key=None ", "pwd=/", "sk-", "hf_a", "eyJa.", "curl ", "curl -u a", "Authorization: ", "Bearer ", "basic 1", "setenv a ", "?key=",
+        "-----", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "A1a\n", "<a ", "$A",
+    ],
+)  # fmt: skip
+def test_hostile_text_takes_time_in_proportion(part: str) -> None:
+    """A pattern that went through the rest of the text at every place would take minutes."""
+    assert secrets_in_text.masked(part * (400_000 // len(part)))
