@@ -12,14 +12,14 @@ KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 """Ends that do not name their reason."""
 SIGNAL_LINES = 1_000
 """A launcher reports a signal at most so many lines before its ranks do."""
-_INTERRUPTED_LINES = 40
+_INTERRUPTED_LINES = 80
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _HEAD_LINES = 2
 _RAISED = re.compile(
-    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting|.{0,400}\*{3} SIG(?:TERM|INT) received at time=\d"
 )
-"""An exception that reports a signal, or a launcher that ends with it."""
+"""An exception or a crash handler that reports a signal, or a launcher that ends with it."""
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 

@@ -19,6 +19,7 @@ LSF = (
     "    Run time :   7 sec.\n\n"
 )  # fmt: skip
 STEPS_THEN = "".join(f"step {n} loss 2.{9 - n}\n" for n in range(9))
+STILL_BUSY = "srun: Job 9951 step creation still disabled, retrying (Requested nodes are busy)\n" * 30
 STORE_GONE = "[rank3]:[W1206 18:44:12.7 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=65, addr=[localhost]:37402, remote=[localhost]:29500): failed to recv, got 0 bytes"
 GOES_ON = "\n\nInspect the output of the command\nDevice set to use cuda:0\nSetting the token of the end\nThe answer is 42\nand so on\nand so on"
 FOUND = [
@@ -239,6 +240,36 @@ FOUND = [
         "slurm_oom",
         {"line": 6},
         "epoch 1\nERROR - ViLT - Failed after 5:11:10!\nTraceback (most recent calls WITHOUT Sacred internals):\n  File \"run.py\", line 73, in main\nRuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [172.16.205.19]:15775\nslurmstepd: error: Detected 37 oom-kill event(s) in StepId=61074596.batch. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+    ),
+    (
+        "a step that waits for the job's own nodes until the end",
+        "slurm_launch_failed",
+        {"line": 2},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY,
+    ),
+    (
+        "the same until the job's time is over",
+        "slurm_launch_failed",
+        {"line": 2},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "slurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
+    ),
+    (
+        "a step that waited and then began",
+        None,
+        {},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "srun: Step created for StepId=9951.1\nepoch 1\n",
+    ),
+    (
+        "Ray 2.4: a signal that its handler reports, and a minute of Ray's own farewell",
+        "process_terminated",
+        {"line": 10},
+        STEPS_THEN + "(pid=52193) Running step 1: 2%|x | 1.00/64.0 [17:22<18:14:29, 1.04ks/it]*** SIGTERM received at time=1765653017 on cpu 115 ***\n" + "".join(f"2025-12-14 03:10:{n} INFO scripts.py:1200 -- Attempted to stop process {n}\n" for n in range(10, 60)),
+    ),
+    (
+        "conda's line about the command that it ran gives no reason",
+        "bus_error",
+        {"line": 10},
+        STEPS_THEN + "/tmp/tmp77: line 3: 1070928 Bus error               (core dumped) python3 RL/train.py 13\n\nERROR conda.cli.main_run:execute(125): `conda run python3 RL/train.py 13` failed. (See above for error)",
     ),
     (
         "cmt 83: torchelastic's notice of a child without a report",
@@ -516,7 +547,7 @@ FOUND = [
     ("nccl-tests: many wrong values", "wrong_result", {"line": 2}, " 0:  1024  256  float  sum  -1  46.2  0.02  0.04  2\n 0: # Out of bounds values : 128 FAILED\n 0: # Avg bus bandwidth    : 23.02"),
     ("DeepSpeed's launcher was told to end", "process_terminated", {"line": 3}, "Killing subprocess 28835\nKilling subprocess 28836\nMain process received SIGTERM, exiting\nkeypoints is absent in SUPPORTED_KEYS.\nIgnore this if you know what you are doing."),
     ("UCX: no context on the GPU, and the stack that it prints is no work", "cuda_error", {"line": 1}, "[1580334918.341459] [gpu09:43722:2]    cuda_ipc_md.c:131  UCX  ERROR cuCtxGetDevice(&this_device) is failed. ret:invalid device context\n[1580334918.341467] [gpu09:43722:2]       ucp_rkey.c:266  UCX  ERROR failed to unpack remote key from remote md[5]: Input/output error\n[gpu09:43722:2:43760]        rndv.c:943  Fatal: failed to unpack rendezvous remote key received from <no debug data>: Input/output error\n==== backtrace ====\n" + "".join(f"{n:5}  /opt/ucx/lib/libucs.so.0(f{n}+0xd{n}) [0x2aaaac0fc3{n:02}]\n" for n in range(9)) + "===================\nsrun: error: gpu09: task 0: Aborted"),
-    ("a line that denies the error", "python_exception", {"line": 4}, "step 10 no CUDA out of memory seen so far, good\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nAssertionError: loss is nan"),
+    ("a line that denies the error", "python_exception", {"line": 4}, "step 10 no CUDA out of memory seen so far, good\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nAssertionError: batch is empty"),
     ("a monitor's count of none", "python_exception", {"line": 4}, "monitor: CUDA out of memory events = 0\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'val_loss'"),
     ("what only a program's own words say of its memory", "python_exception", {"line": 4}, "we had CUDA out of memory here\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'val_loss'"),
     ("nothing of it in the log of a job that ended", None, {}, "no oom_kill event detected\nnever saw: Disk quota exceeded\nSlurm note: jobs are killed by oom_kill event when they exceed --mem"),

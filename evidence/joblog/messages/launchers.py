@@ -36,7 +36,7 @@ _REPLACED = re.compile(
     r"couldn't chdir to [`'](?P<directory>/.{0,1024})': (?P<why>.{1,80}): going to /tmp instead$"
 )
 _SLURM = re.compile(
-    r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-(?P<host>\S{1,253}))?: (?P<level>error|fatal): (?P<text>\S.{0,600})"
+    r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-(?P<host>\S{1,253}))?: (?:(?P<level>error|fatal): (?P<text>\S.{0,600})|Job \S{1,40} step creation (?:temporarily|still) disabled, retrying )"
 )
 _GOES_ON = re.compile(
     r"\bignor|\bcontinu|\bdisregard|\bdefault|\bretry|\bdisabl|\bskip|\binstead\b|\bfall(?:ing)? back|\bwarn|\bdeprecat|\bround(?:ed|ing)\b|\bdirect launch\b|going to /tmp|Setting TMPDIR|may (?:already )?exist|should never happen|printing \S{1,40} log|forwarding to child|already (?:com|stop)",
@@ -53,6 +53,7 @@ _HAS_STARTED = re.compile(
 _WRONG_REQUEST = re.compile(
     r"--[a-z][a-z-]{1,40}\b|\b[Ii]nvalid\b(?! (?:job|cred|msg|message|hostlist|nodeid))|configuration file|\b(?:in|un)compatible\b|\bexclusive\b|\bout of range\b|\btoo (?:long|large|small|few|many)\b|\brequested\b|\basked for\b|\bduplicate|\bspecif|\bmust be\b|\bhostfile\b"
 )
+_BUSY = "The step never started: Slurm waited for nodes, processors, memory or GPUs of the job that other steps of it held, or that it does not have."
 _NO_CONFIGURATION = "s_p_parse_file: unable to status file"
 """Slurm's commands look for a missing slurm.conf again for a minute: this is no node of a cluster."""
 _WRONG_OPTION = "Slurm's command refused its options, its input files or what they ask for."
@@ -99,6 +100,18 @@ _APART_LINE = "MPI could not bring the job's processes together, or lost the con
 
 
 def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
+    if found["level"] is None:
+        detail = {"stalled": True}
+        domains = ("user_program", "system_software")
+        return make(
+            FACTS,
+            "slurm_launch_failed",
+            record,
+            role=LineRole.OBSERVATION,
+            domains=domains,
+            meaning=_BUSY,
+            detail=detail,
+        )
     text = found["text"]
     if replaced := _REPLACED.match(text):
         detail = {"directory": replaced["directory"], "why": replaced["why"]}
@@ -169,7 +182,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="launchers",
-    triggers=(": error: ", ": fatal: ", "[mpiexec@", "[proxy:", _RULE),
+    triggers=(": error: ", "step creation ", ": fatal: ", "[mpiexec@", "[proxy:", _RULE),
     read=read,
     facts=FACTS,
     expects=JoblogContext.boxed,
