@@ -37,8 +37,6 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
-"""Reports that come at the end of a job, as Slurm's do."""
 _LAST_CHARS = 200
 _WORDS = re.compile(r"\w")
 _MANY_LINES = 20
@@ -48,20 +46,14 @@ _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED
 _TERMINATED_CODE = 143
 
 
-def _can_be_survived(finding: JobFinding) -> bool:
-    """Whether the program can go on after it; the final reports of Slurm and the kernel cannot be survived."""
-    of_slurm = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
-    if of_slurm or (finding.kind in _NEVER_SURVIVED and not finding.detail.get("retried")):
-        return False
-    return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
-
-
 class CauseCandidates:
     """The candidates found so far and the best of them."""
 
     def __init__(self) -> None:
         self.best: int | None = None
         self.held: list[JobFinding] = []
+        self._judged = 0
+        """So many findings stood before the program last went on; those that can be survived are marked."""
         self.settled = False
         self.recent: deque[str] = deque(maxlen=progress.LOOK_BACK_LINES)
         """The lines read last, with their prefixes."""
@@ -81,11 +73,23 @@ class CauseCandidates:
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
+        self._after_exit = progress.AfterExit()
 
     def _note(self, index: int, **more: Any) -> JobFinding:
         """Add to the detail of a held finding."""
         self.held[index] = now = replace(self.held[index], detail={**self.held[index].detail, **more})
         return now
+
+    def _clear(self, index: int, name: str) -> None:
+        """Take a field out of the detail of a held finding."""
+        detail = {k: v for k, v in self.held[index].detail.items() if k != name}
+        self.held[index] = replace(self.held[index], detail=detail)
+
+    def _mark(self, first: int, end: int) -> None:
+        """Mark the findings `first` to `end` as survived."""
+        for i in range(first, end):
+            if "survived" not in self.held[i].detail:
+                self._note(i, survived=True)
 
     @property
     def candidate(self) -> JobFinding | None:
@@ -101,7 +105,7 @@ class CauseCandidates:
             self._keep_exit()
         if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
-        if progress.announces_recovery(finding.message) and _can_be_survived(finding):
+        if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
         if self.settled:
@@ -121,7 +125,8 @@ class CauseCandidates:
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
-            for earlier in self.held[:-1]:
+            self._judged = min(self._judged, self.best)
+            for earlier in self.held[self._judged : -1]:
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
             self.held[self.best] = grammar.enrich(self.held[self.best], finding)
@@ -129,10 +134,8 @@ class CauseCandidates:
     def _keep_exit(self) -> None:
         """A launcher reports an exit: it is the best candidate's, even if the script goes on."""
         self._exited = True
-        if self.best is not None and "script_went_on" in self.held[self.best].detail:
-            best = self.held[self.best]
-            detail = {k: v for k, v in best.detail.items() if k != "script_went_on"}
-            self.held[self.best] = replace(best, detail=detail)
+        if self.best is not None:
+            self._clear(self.best, "script_went_on")
 
     def _take_signal(self, line: int) -> None:
         """A process died of SIGTERM: an earlier line that reports the signal is the first cause."""
@@ -159,19 +162,17 @@ class CauseCandidates:
         if self.settled:
             return
         began = next((i for i, f in enumerate(self.held) if f.line >= line), len(self.held))
-        for i in range(began):
-            self._note(i, survived=True)
+        self._mark(0, began)
         self._choose_from(began, len(self.held))
         self._forget()
 
     def _choose_from(self, first: int, end: int) -> None:
         """Choose the best candidate anew, among the findings `first` to `end`."""
-        self.best = None
+        self.best, self._judged = None, min(self._judged, first)
         for i in range(first, end):
             now = self.held[i]
-            if not now.detail.get("survived") and precedence.outranks(
-                now, None if self.best is None else self.held[self.best]
-            ):
+            best: JobFinding | None = None if self.best is None else self.held[self.best]
+            if not now.detail.get("survived") and precedence.outranks(now, best):
                 self.best = i
 
     def announced(self, line: int) -> None:
@@ -215,15 +216,11 @@ class CauseCandidates:
 
     def add_last(self, finding: JobFinding) -> None:
         """Hold an error from the end of the log; after a lost peer it is the consequence and is dropped."""
-        best = self.held[self.best] if self.best is not None else None
+        best = self.candidate
         if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
             return
-        if (
-            best is not None
-            and best.role is LineRole.EXIT
-            and finding.detail.get("launch")
-            and finding.line > best.line
-        ):
+        ended = best is not None and best.role is LineRole.EXIT and finding.line > best.line
+        if ended and finding.detail.get("launch"):
             return  # the launcher's own complaint about the end
         self.add(finding)
 
@@ -235,7 +232,8 @@ class CauseCandidates:
         if self.best is None:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         best = self.held[self.best]
-        return self._entry is not None or _can_be_survived(best) or best.role is LineRole.END
+        can_go_on = progress.can_be_survived(best) or progress.can_be_outlived(best)
+        return self._entry is not None or can_go_on or best.role is LineRole.END
 
     def after_line(self, record: Record, *, overwritten: bool = False) -> None:
         """Take a line after a failure `in_doubt`: it may show that the program goes on."""
@@ -243,6 +241,11 @@ class CauseCandidates:
         if self.best is None:
             return
         best = self.held[self.best]
+        if progress.can_be_outlived(best):
+            advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
+            if self._after_exit.went_on(record.text, advanced=advanced):
+                self._survived(listed=True)
+            return
         own = best.kind in ("python_exception", "import_error") and not record.labelled
         if own and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
@@ -268,12 +271,10 @@ class CauseCandidates:
             if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
-        if not _can_be_survived(best):
+        if not progress.can_be_survived(best):
             return
-        if best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text):
-            self._survived()
-            return
-        if not self._exited and self._script.go_on(best.message, best.kind, record.text):
+        made_up = best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text)
+        if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
             self._survived()
             return
         if not self._exited and progress.succeeded(record.text):
@@ -297,12 +298,10 @@ class CauseCandidates:
 
         `listed`: the best candidate is an entry of a list that goes on; it was survived, whatever its kind.
         """
-        over = self.best if listed else None
-        self.held = [
-            replace(f, detail={**f.detail, "survived": True}) if i == over or _can_be_survived(f) else f
-            for i, f in enumerate(self.held)
-        ]
-        chars = self._chars
+        for i in range(self._judged, len(self.held)):
+            if (listed and i == self.best) or progress.can_be_survived(self.held[i]):
+                self._note(i, survived=True)
+        self._judged, chars = len(self.held), self._chars
         self.best = None
         self._forget()
         self._doubted, self._chars = doubted, chars
@@ -315,9 +314,8 @@ class CauseCandidates:
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):
             return
-        detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
-        self.held[index] = replace(doubted, detail=detail)
-        self.best = index
+        self._clear(index, "survived")
+        self.best, self._judged = index, min(self._judged, index)
 
     def test_began(self) -> None:
         """A test of a test suite begins."""
@@ -332,8 +330,7 @@ class CauseCandidates:
             self.test_began()
             return
         began, self._test = self._test or 0, None
-        for i in range(began, len(self.held)):
-            self._note(i, survived=True)
+        self._mark(began, len(self.held))
         if self.best is not None and self.best >= began:
             self.best = None
             self._forget()
@@ -352,13 +349,14 @@ class CauseCandidates:
             self.best = self.best if left is None else left
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
         lines = behind(best.line)
-        if len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip()):
-            # A bare heading without a recognised error below it, and much output followed.
+        bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
+        thread = best.detail.get("thread") and not self._exited
+        if bare or (thread and any(map(progress.reports_success, lines))):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}

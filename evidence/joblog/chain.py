@@ -81,15 +81,22 @@ _MAX_HANDLERS = 64
 _OF_HYDRA = "Error executing job with overrides"
 """Hydra leaves the frames above the program's own function out of its last traceback."""
 
+_PLACE, _WENT_ON = frozenset({"instead_since", "chained", "thread"}), frozenset({"handled", "goes_on"})
+"""Fields of an exception that its chain gives. The second ones make it weak, which an error of the hardware never is."""
 CODE_CHARS = 400
 """Characters kept of a source line; a minified one may have megabytes."""
 
 
 _INSIDE = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _UNRAISED = re.compile(
-    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in sys\.excepthook:$|^\[IPKernelApp\] (?:ERROR|WARNING) \| "
+    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in (?:sys\.excepthook|atexit\._run_exitfuncs):$|^\[IPKernelApp\] (?:ERROR|WARNING) \| "
+    r"|\b(?:Task|Future) exception was never retrieved$|^Exception in Tkinter callback$"
 )
-"""Python's heading of a traceback that it ignores and that ends nothing."""
+"""Python's heading of an exception that it ignores and that ends nothing."""
+UNRAISED_TRIGGERS = ("Exception ignored", "Logging error", "sys.excepthook", "_run_exitfuncs", "[IPKernelApp]", "was never retrieved", "Exception in Tkinter")  # fmt: skip
+_THREAD = re.compile(r"(?:^|\s)Exception in thread \S")
+_FEEDER = re.compile(r"/multiprocessing/queues\.py$")
+"""The file of the thread that feeds a queue; it prints its exceptions without a heading."""
 
 
 def is_inside(text: str) -> bool:
@@ -98,7 +105,7 @@ def is_inside(text: str) -> bool:
 
 
 def heads_ignored(text: str) -> bool:
-    """Whether a traceback that Python ignores follows the line."""
+    """Whether an exception that Python ignores follows the line."""
     return _UNRAISED.search(text) is not None
 
 
@@ -179,6 +186,10 @@ class ExceptionChain:
         now.renamed = ""
         if now.began != found.line:
             found = replace(found, detail={**found.detail, "chained": now.began})
+        if _of_feeder(now) and found.role is LineRole.REMOTE:
+            return replace(found, role=LineRole.OBSERVATION)  # nobody reads the queue any more
+        if _THREAD.search(now.above) or _of_feeder(now):
+            found = replace(found, detail={**found.detail, "thread": True})
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
             # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
@@ -201,6 +212,22 @@ class ExceptionChain:
             self.handled_at = frozenset(caught)
             return replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return found
+
+
+def placed(found: JobFinding | None, last: JobFinding | None) -> JobFinding | None:
+    """A family's finding, with its place in the chain, which only `last`, the same line read as an exception, has."""
+    if found is None or last is None or last is found or last.line != found.line:
+        return found
+    names = _PLACE if found.late else _PLACE | _WENT_ON
+    return replace(found, detail={**found.detail, **{k: v for k, v in last.detail.items() if k in names}})
+
+
+def _of_feeder(now: _Traceback) -> bool:
+    return (
+        now.outermost is not None
+        and now.outermost[1] == "_feed"
+        and _FEEDER.search(now.outermost[0]) is not None
+    )
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:

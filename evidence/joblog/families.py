@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import locales, shown_text, step_output, trailing_errors
+from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output, trailing_errors
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
+    accelerators,
     batch,
     codes,
     coordination,
@@ -39,6 +40,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     nccl.FAMILY,
     gloo.FAMILY,
     rocm.FAMILY,
+    accelerators.FAMILY,
     cuda.FAMILY,
     nvshmem.FAMILY,
     coordination.FAMILY,
@@ -81,8 +83,7 @@ TRIGGERS = (
     "[ RUN ",
     " OK ] ",
     "Traceback",
-    "Exception ignored",
-    "Logging error",
+    *chain.UNRAISED_TRIGGERS,
     "ProcessGroup",
     "NCCL WARN",
     "WorkNCCL",

@@ -312,18 +312,22 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     """The earlier finding that explains `finding`: its index in `held`, and itself as a cause.
 
     PyTorch may have reported earlier why there is no GPU. TensorFlow may have reported that the device had no memory left for CUDA's library.
+    What Python ignored is all that is known of a bad exit right below it.
     """
-    if finding.kind == "python_exception" and _NO_GPU.search(finding.message):
-        for i, earlier in enumerate(held):
-            if earlier.detail.get("no_gpu") and not earlier.detail.get("survived"):
-                return i, replace(earlier, role=LineRole.ROOT)
-    if finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message):
-        for i, earlier in enumerate(held):
-            near = finding.line - earlier.line <= _ALLOCATION_LINES and earlier.rank == finding.rank
-            if near and earlier.kind == "cuda_oom" and _NOT_ALLOCATED.search(earlier.message):
-                return i, replace(
-                    earlier, detail={k: v for k, v in earlier.detail.items() if k != "survived"}
-                )
+    no_gpu = finding.kind == "python_exception" and _NO_GPU.search(finding.message)
+    no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
+    exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
+    for i, earlier in enumerate(held if no_gpu or no_handle or exited else ()):
+        behind = finding.line - earlier.line
+        if no_gpu:
+            names = earlier.detail.get("no_gpu") and not earlier.detail.get("survived")
+        elif no_handle and earlier.kind == "cuda_oom" and earlier.rank == finding.rank:
+            names = behind <= _ALLOCATION_LINES and _NOT_ALLOCATED.search(earlier.message)
+        else:
+            names = exited and earlier.detail.get("unraised") and behind <= _TOP_LINES
+        if names:
+            detail = {k: v for k, v in earlier.detail.items() if k != "survived"}
+            return i, replace(earlier, role=LineRole.ROOT, detail=detail)
     return None
 
 
@@ -367,12 +371,8 @@ def _in_the_same(other: JobFinding, first: JobFinding) -> bool:
 def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
     """Whether the rank, when it received the dump signal, had entered only the collective before. All ranks that wait now have ended that one."""
     of_all = {first.group, other.group} <= grammar.WORLD_GROUP_NAMES
-    return (
-        other.kind == "dump_signal"
-        and of_all
-        and first.seq is not None
-        and other.detail.get("enqueued") == first.seq - 1
-    )
+    before = first.seq is not None and other.detail.get("enqueued") == first.seq - 1
+    return other.kind == "dump_signal" and of_all and before
 
 
 _OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})

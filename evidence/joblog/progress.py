@@ -301,6 +301,17 @@ def succeeded(text: str) -> bool:
     return _SUCCEEDED.search(text) is not None
 
 
+_SUCCESS = re.compile(
+    r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?)\b|n't)).*\b(?:success(?:ful(?:ly)?)?|succeeded|passed|completed?|converged|normal(?:ly)? terminat\w{1,4}|terminated normally)\b",
+    re.IGNORECASE,
+)
+
+
+def reports_success(text: str) -> bool:
+    """Whether the program reports that its work ended well. A script prints `done` and `finished` after a failure, too."""
+    return _SUCCESS.match(text) is not None
+
+
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")
 """The record that transformers' trainer writes once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
@@ -329,3 +340,41 @@ class ScriptLines:
         self._commands += command
         self._printed += self._commands >= _MORE_COMMANDS and not command
         return self._printed >= _MORE_LINES
+
+
+_NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
+"""Reports that come at the end of a job, as Slurm's do."""
+_SCRIPTS_COMMAND = re.compile(r"(?:^|\s)line \d{1,9}: {1,4}\d{1,10} [A-Z]")
+"""A shell's report that a command of its script died of a signal."""
+_WORKERS_EXIT = re.compile(r"\bfailed \(exitcode: ")
+_RESTARTED = re.compile(r"\bwill restart worker group\b")
+_STEPS_AFTER_EXIT, _STEPS_AFTER_RESTART = 20, 3
+
+
+def can_be_survived(finding: grammar.JobFinding) -> bool:
+    """Whether the program can go on after it; the final reports of Slurm and the kernel cannot be survived."""
+    of_slurm = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
+    if of_slurm or (finding.kind in _NEVER_SURVIVED and not finding.detail.get("retried")):
+        return False
+    return finding.role in (grammar.LineRole.ROOT, grammar.LineRole.SYMPTOM, grammar.LineRole.REMOTE)
+
+
+def can_be_outlived(finding: grammar.JobFinding) -> bool:
+    """Whether it is the exit of a script's command or of torchelastic's workers, after which others may work on."""
+    if finding.role is not grammar.LineRole.EXIT:
+        return False
+    return any(form.search(finding.message) for form in (_SCRIPTS_COMMAND, _WORKERS_EXIT))
+
+
+class AfterExit:
+    """Decides whether work went on after an exit that can be outlived."""
+
+    def __init__(self) -> None:
+        self._restarted = False
+        self._steps = 0
+
+    def went_on(self, text: str, *, advanced: bool) -> bool:
+        """Whether so much work followed; `advanced`: the line `text` is a step that no buffer held back."""
+        self._restarted = self._restarted or _RESTARTED.search(text) is not None
+        self._steps += advanced
+        return self._steps >= (_STEPS_AFTER_RESTART if self._restarted else _STEPS_AFTER_EXIT)

@@ -29,14 +29,7 @@ from probing_cluster.evidence.joblog.grammar import (
     LogFamily,
     Record,
 )
-from probing_cluster.evidence.joblog.messages import (
-    codes,
-    cuda,
-    languages,
-    python,
-    torch_nccl,
-    workflows,
-)
+from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
 """Families that decide themselves whether a line reports an error or mentions it."""
@@ -167,6 +160,8 @@ class JobLogReader:
         rank = record.rank
         if chain.heads_ignored(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
+            self._trailing.ignored(record)
+            return None
         if grammar.TRACEBACK in record.text and not mention.is_speech(record.text):
             recent = self._candidates.recent
             shown = shown_text.shows_a_traceback(recent)
@@ -186,6 +181,8 @@ class JobLogReader:
             self._take_last()
         current = self._tracebacks.get(rank)
         if current is None:
+            if rank in self._unraised and python.exception(record):
+                del self._unraised[rank]
             return self._of_user_code(record) or self._trailing.read(
                 record, known=known, interesting=interesting
             )
@@ -349,6 +346,7 @@ class JobLogReader:
             if found and found.kind in cuda.ONLY_HARDWARE and self._has_lost_its_traceback(record):
                 found = replace(found, detail={**found.detail, "alone": True})
         last = self._traceback(record, known=found is not None, interesting=interesting)
+        found = chain.placed(found, last)
         accounted = self._site.holds(line, text)
         if accounted or self._trailing.dropped == line:
             self._tail.forget(line)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from probing_cluster.core import sanitize
 from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.messages import python, sentences
+from probing_cluster.evidence.joblog.messages import languages, python, sentences
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
@@ -134,16 +134,25 @@ class TrailingErrors:
         return line <= self._printed_until
 
     def ignored(self, record: Record) -> None:
-        """The frames to come belong to an exception that Python ignores and that ends nothing."""
+        """The frames or the exception to come are of one that Python ignores and that ends nothing; `record` announces it."""
+        self.dropped = record.line
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
     def unraised(self, record: Record, found: JobFinding | None) -> JobFinding | None:
-        """`found`, marked `handled` if `record` is an exception that Python ignored (in `__del__`, or when the interpreter ends)."""
+        """`found`, which is never the cause if `record` is an exception that Python ignored (in `__del__`, or when the interpreter ends).
+
+        What only hardware can cause stays, as weak as what was handled; so does the same text printed again.
+        """
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
-        near = near or record.text.strip()[:_WORDS_CHARS] in self._dropped_words
-        if found is None or not near or _INSIDE.match(record.text) or python.exception(record) is None:
+        again = record.text.strip()[:_WORDS_CHARS] in self._dropped_words
+        if found is None or not (near or again) or _INSIDE.match(record.text):
             return found
+        if python.exception(record) is None:
+            return found
+        if near and not found.late:
+            detail = {**found.detail, "unraised": True}
+            return replace(found, role=LineRole.OBSERVATION, detail=detail)
         return replace(found, detail={**found.detail, "handled": True})
 
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
@@ -177,6 +186,7 @@ class TrailingErrors:
                     self._behind = -1
             return None
         found = python.exception(record)
+        found = found and languages.of_runtime(found)
         if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
@@ -235,6 +245,8 @@ class TrailingErrors:
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
+        if self._behind == self._frames_behind == 0:
+            self._last = languages.of_runtime(self._last, text)
         if _STACK_FRAME.match(text):
             self._frames_behind += 1
             return
@@ -248,7 +260,7 @@ class TrailingErrors:
         self._steps += progress.is_progress(text) or self._progress.after_line(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
         self._traced += _WORKS.match(text) is not None
-        word = self._last.kind in _TRAILING_KINDS
+        word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         over = over or (word and self._traced >= _TRACED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +35,28 @@ def typed_over(text: str) -> str:
 _WORKER = re.compile(r"\([\w.:]{1,64} pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)\s")
 
 
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+_FIRST_PARTS, _LAST_PARTS = 8, 32
+"""So many parts in the same words show as well as thousands that a bar moved, and where it ended."""
+
+
+def _thinned(parts: list[str]) -> list[str]:
+    """The parts without most of those that differ in numbers alone: of each words the first and the last ones."""
+    if len(parts) <= _FIRST_PARTS + _LAST_PARTS:
+        return parts
+    words = [_NO_LETTERS.sub("", part) for part in parts]
+    left, kept = Counter(words), []
+    of_words = Counter(left)
+    for part, word in zip(parts, words, strict=True):
+        if of_words[word] - left[word] < _FIRST_PARTS or left[word] <= _LAST_PARTS:
+            kept.append(part)
+        left[word] -= 1
+    return kept
+
+
 def overwritten(text: str) -> list[str]:
-    """The parts of a line that overwrote itself, oldest first; each gets the label of the worker that Ray names before the first."""
-    parts = text.split("\r")
+    """The parts of a line that overwrote itself, oldest first, of a long progress bar the first and the last; each gets the label of the worker that Ray names before the first."""
+    parts = _thinned(text.split("\r"))
     worker = _WORKER.match(text) if len(parts) > 1 else None
     return [parts[0], *(worker[0] + part if part else part for part in parts[1:])] if worker else parts
 

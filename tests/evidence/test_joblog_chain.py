@@ -135,3 +135,32 @@ def test_a_recursion_without_an_end_is_the_cause_of_what_it_repeated() -> None:
     )
     assert cause(*turn, *HANDLING, *turn, *HANDLING, *turn, *HANDLING, *end) == end[-1]
     assert cause(*turn, *end) == turn[-1]
+
+
+FALLBACK = [MAIN, HANDLER, ("model.py", "compute", "return torch.matmul(a, b)")]
+KNOWN = [
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "RuntimeError: CUDA error: unspecified launch failure",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    "OSError: [Errno 28] No space left on device",
+    "OSError: [Errno 5] Input/output error",
+    "MemoryError",
+]
+
+
+@pytest.mark.parametrize("exception", KNOWN)
+@pytest.mark.parametrize("first", ["KeyError: 'k'", "ModuleNotFoundError: No module named 'fast'"])
+def test_a_fallback_that_failed_is_the_cause_whatever_family_knows_it(first: str, exception: str) -> None:
+    """The chain places the exception, and its own family gives it its kind."""
+    handled = traceback(first, HANDLER)
+    assert cause(*handled, *HANDLING, *traceback(exception, *FALLBACK)) == exception
+    exited = "srun: error: n4: task 0: Exited with exit code 1"
+    assert cause(*handled, *HANDLING, *traceback(exception, *FALLBACK), exited) == exception
+
+
+def test_a_retry_makes_no_error_of_the_hardware_weak() -> None:
+    """The line above the traceback says that the program tries again; it cannot, on such a GPU."""
+    ecc, oom = KNOWN[0], KNOWN[2]
+    end = traceback("ValueError: no result after all attempts", MAIN)
+    assert cause("retrying 1", *traceback(ecc, HANDLER), "saving", *end) == ecc
+    assert cause("retrying 1", *traceback(oom, HANDLER), "saving", *end) == end[-1]

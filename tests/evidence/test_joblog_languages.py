@@ -13,7 +13,7 @@ STOPS = (
     "terminate called after throwing an instance of 'std::out_of_range'",
     "thread 'main' panicked at src/main.rs:14:22:",
     "panic: runtime error: index out of range [8] with length 8",
-    'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
+    'Exception in thread "main" java.lang.IllegalStateException: no mesh',
     "ERROR: LoadError: DimensionMismatch: arrays could not be broadcast to a common size",
     "Error in solve.default(t(X) %*% X) : ",
     "{Error using horzcat",
@@ -117,3 +117,37 @@ def test_perls_last_word_stands_above_what_stdout_held_back(line: str) -> None:
 def test_perls_warnings_and_prose_are_no_last_word(line: str) -> None:
     """The program went on."""
     assert _first([line, "hello"]) is None
+
+
+NO_HEAP = "java.lang.OutOfMemoryError: GC overhead limit exceeded"
+OF_JAVA, OF_NODE = "\tat demo.Main.run(Main.java:7)", "    at run (/opt/demo.js:3:7)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ([NO_HEAP, OF_JAVA], "host_memory_error"),
+        ([f'Exception in thread "main" {NO_HEAP}', OF_JAVA], "host_memory_error"),
+        (["FATAL ERROR: Allocation failed - JavaScript heap out of memory"], "host_memory_error"),
+        (["org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed"], "program_error"),
+        (["DemoException: bad settings", OF_JAVA, OF_JAVA], "program_error"),
+        (["TypeError: Cannot read properties of undefined", OF_NODE, "", "Node.js v18.1.0"], "program_error"),
+        (["TypeError: Cannot read properties of undefined"], "python_exception"),
+        (["ValueError: bad settings", "  at the end of the run"], "python_exception"),
+    ],
+)  # fmt: skip
+def test_an_exception_belongs_to_the_language_that_its_package_or_its_frames_show(
+    lines: list[str], kind: str
+) -> None:
+    """And a full heap is one fact, whoever ran out of it."""
+    first = _first(["hello", *lines])
+    assert first is not None
+    assert (first["kind"], first["line"]) == (kind, 2)
+
+
+def test_the_log_of_a_service_goes_on_below_its_exception() -> None:
+    """As far as below one of Python's."""
+    after = [f"INFO ShutdownHookManager: deleting directory {letter}" for letter in "abcdefgh"]
+    first = _first(["hello", NO_HEAP, OF_JAVA, *after])
+    assert first is not None
+    assert first["kind"] == "host_memory_error"

@@ -90,7 +90,7 @@ def test_what_is_no_error_by_its_level(line: str) -> None:
 def test_the_exception_below_a_loggers_line_is_the_cause() -> None:
     """It says more than the line that reports it."""
     lines = ("31/05/06 07:08:09 ERROR Executor: Exception in task 7", "java.lang.OutOfMemoryError: Java heap space", "\tat x.Y.z(Y.java:7)")  # fmt: skip
-    assert first(*lines) == [("python_exception", 2)]
+    assert first(*lines) == [("host_memory_error", 2)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.joblog import progress, reader
+from probing_cluster.evidence.joblog import cause, grammar, progress, reader, unfold
 
 SHAPES = {
     "mmdet": "2026-01-02 03:0{n}:05,678 - mmdet - INFO - Epoch [1][{n}/35] lr: 1e-3, eta: 1:02:03, loss: 0.{n}",
@@ -249,3 +249,53 @@ def test_lines_in_words_of_their_own_are_steps_once_their_number_grew_twice() ->
     growing = progress.GrowingLines()
     lines = ["read 10 rows", "read 20 rows", "read 20 rows", "wrote 30 rows", "read 30 rows", "read 40 rows", "read 5 rows", "read 6 rows"]  # fmt: skip
     assert [growing.step(line) is not None for line in lines] == [False, False, False, False, True, True, False, False]  # fmt: skip
+
+
+def test_the_work_for_a_survived_failure_does_not_grow_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that leaves out what does not fit may do so all day; each is marked once and completed once."""
+    calls = {"replace": 0, "enrich": 0}
+    replace, enrich = cause.replace, grammar.enrich
+
+    def counted_replace(*args: object, **fields: object) -> object:
+        calls["replace"] += 1
+        return replace(*args, **fields)
+
+    def counted_enrich(best: grammar.JobFinding, other: grammar.JobFinding) -> grammar.JobFinding:
+        calls["enrich"] += 1
+        return enrich(best, other)
+
+    monkeypatch.setattr(cause, "replace", counted_replace)
+    monkeypatch.setattr(grammar, "enrich", counted_enrich)
+    failures, lines = 60, []
+    for n in range(failures):
+        lines.append("RuntimeError: CUDA error: an illegal memory access was encountered")
+        lines += [
+            f"2024-01-02 10:10:01,100 a.py INFO step {4 * n + k}/999999 loss 2.1 tok/s 3" for k in range(4)
+        ]
+    found = list(reader.read(lines))
+    assert [f.detail.get("survived") for f in found] == [True] * failures
+    assert max(calls.values()) <= 3 * failures
+
+
+def test_of_a_long_bar_the_first_and_the_last_parts_are_read() -> None:
+    """Thousands of parts that differ in numbers alone say no more, and other words between them are all read."""
+    bar = [f"step {n}/3000 loss: {n}.5" for n in range(3000)]
+    bar[1500:1500] = ["RuntimeError: CUDA error: an illegal memory access was encountered"]
+    parts = unfold.overwritten("\r".join(bar))
+    assert parts[0] == bar[0]
+    assert parts[-2:] == bar[-2:]
+    assert bar[1500] in parts
+    assert len(parts) < 100
+    assert unfold.overwritten("\r".join(bar[:30])) == bar[:30]
+    names = [f"reading {'ab'[n % 2] * n}" for n in range(300)]
+    assert unfold.overwritten("\r".join(names)) == names
+
+
+def test_a_long_bar_below_an_error_shows_that_the_program_went_on() -> None:
+    """And one that ends with an error ends with it."""
+    bar = "\r".join(f"step {n}/3000 loss: {n}.5" for n in range(3000))
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert [f.detail.get("survived") for f in reader.read([error, bar])] == [True]
+    assert [f.first_cause for f in reader.read([f"{bar}\r{error}"])] == [True]

@@ -119,3 +119,35 @@ def test_a_printed_policy_is_no_failure(fault):
 def test_an_mpi_without_its_pmi_is_no_machine():
     """The stack behind the message names the launcher's interface, so the network and the nodes are out of it."""
     assert _first(PMI + "MPIR_pmi_init(112)...: ").domains == ("user_program",)
+
+
+EPOCHS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line of output" for n in range(1, 401)]  # fmt: skip
+ELASTIC = "E0102 10:10:10.1 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 3 (pid: 12) of binary: /usr/bin/python"
+RESTART = "I0102 10:10:11.1 1 torch/distributed/elastic/agent/server/api.py:877] [default] Worker group FAILED. 3/3 attempts left; will restart worker group"
+SHELL = "./run.sh: line 3: 123 Killed                  ./optional"
+BUFFERED = EPOCHS[:110]
+"""As many steps as a buffer may have held back, and few more."""
+
+
+@pytest.mark.parametrize("exits", [[ELASTIC, RESTART], [SHELL], [SHELL.replace("Killed", "Segmentation fault")]])  # fmt: skip
+def test_an_exit_that_others_worked_on_after_is_no_cause(exits):
+    """A restarted group of workers, and a script whose helper died: what comes later is the end."""
+    over = "slurmstepd: error: *** JOB 77 ON n4 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"
+    assert _first("\n".join([*exits, *EPOCHS, "Training complete"])) is None
+    assert _first("\n".join([*exits, *EPOCHS, over])).kind == "slurm_timeout"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ([ELASTIC], "task_exit"),
+        ([ELASTIC, RESTART, *EPOCHS[:60]], "task_exit"),
+        ([ELASTIC, *BUFFERED], "task_exit"),
+        ([SHELL, *BUFFERED], "oom_kill_suspected"),
+        (["srun: error: n4: task 0: Exited with exit code 1", *EPOCHS], "task_exit"),
+        (["Killed", *EPOCHS], "oom_kill_suspected"),
+    ],
+)
+def test_an_exit_stays_where_little_work_or_other_tasks_followed(lines, kind):
+    """Buffers hold back steps from before it, and the tasks of a step need not wait for each other."""
+    assert _first("\n".join(lines)).kind == kind

@@ -198,7 +198,7 @@ FIRST = [
     ("Failed: Cuda error main.cpp:45 'out of memory'", 1, "cuda_oom"),
     ("Failed, NCCL error main.cpp:120 'unhandled cuda error (run with NCCL_DEBUG=INFO for details)'", 1, "nccl_unhandled_cuda"),
     ("n1:3:4 [0] misc/nvmlwrap.cc:183 NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch", 1, "cuda_unavailable"),
-    (":0:rocdevice.cpp :2724: 12 us: Callback: Queue 0x7f Aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed", 1, "cuda_oom"),
+    (":0:rocdevice.cpp :2724: 12 us: Callback: Queue 0x7f Aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed", 1, "cuda_error"),
     ("NaN or Inf found in input tensor.\nLoss is nan, stopping training", 2, "nan_loss"),
     # Loggers
     ('{"level": "error", "msg": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nKeyError: \'lr\'"}', 1, "python_exception"),

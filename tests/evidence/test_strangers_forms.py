@@ -727,10 +727,12 @@ IGNORED = [
     ],
 )
 def test_what_was_raised_while_an_object_was_deleted_is_not_the_cause(killed: str) -> None:
-    """In front of the program's own exception or behind it; alone it is what is known."""
+    """In front of the program's own exception or behind it; it is all that is known of a bad exit, and of none without one."""
     assert line_of(*IGNORED, killed, *ERROR) == [("python_exception", len(IGNORED) + 1 + len(ERROR))]
     assert line_of(*ERROR, *IGNORED, killed) == [("python_exception", len(ERROR))]
-    assert [line for _, line in line_of(*IGNORED, killed)] == [len(IGNORED) + 1]
+    assert line_of(*IGNORED, killed) == []
+    exited = "srun: error: n4: task 0: Exited with exit code 1"
+    assert [line for _, line in line_of(*IGNORED, killed, exited)] == [len(IGNORED) + 1]
     oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed."
     assert line_of(*IGNORED, oom, killed) == [("slurm_oom", len(IGNORED) + 1)]
 

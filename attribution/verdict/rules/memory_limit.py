@@ -16,6 +16,10 @@ _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program asked for more main memory than it could get, and ended: {words}"
 _REFUSED_STEP = "See how much it asked for at once (a wrong size?), and its limits: `ulimit -v` in the job, and --mem. Nothing was killed"
+_MANAGED = (
+    "The framework that runs the job's processes (Ray, Dask, YARN) ended one at its own memory limit: {words}"
+)
+_MANAGED_STEP = "Raise the framework's limit (Dask's memory_limit, Ray's RAY_memory_usage_threshold, YARN's memoryOverhead) or use fewer workers; the kernel killed nothing"
 _DAEMONS = frozenset({"slurmd", "munged"})
 """A node without these daemons does not answer Slurm."""
 _SUSPECTED = "a process of the job was killed (SIGKILL); the usual reason is the OOM killer, but no evidence here confirms it; its log says: {words}"
@@ -124,7 +128,11 @@ def _killed_by_somebody(
         if all(e.kind == _REFUSED for e in claim.evidence):
             words = _NOT_GIVEN.format(words=phrases.clean(claim.words))
             claim = claims.replace_claim(claim, sentence=words, next_step=_REFUSED_STEP)
-        if all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
+        managed = any(e.detail.get("retried") for e in claim.evidence)
+        if managed and not sightings:
+            words = _MANAGED.format(words=phrases.clean(claim.words))
+            claim = claims.replace_claim(claim, sentence=words, next_step=_MANAGED_STEP)
+        elif all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
             # The job's log quotes a kernel line that its node's kernel did not write: copied from elsewhere, or from earlier.
             claim = claims.replace_claim(claim, weight=min(claim.weight, claims.POSSIBLE))
         if bare and not sightings and _TIMEOUT_KILLED.search(claim.words):

@@ -94,14 +94,14 @@ _KINDS = (
     (
         "cuda_oom",
         re.compile(
-            r"out of memory|HSA_STATUS_ERROR_OUT_OF_RESOURCES|MEMORY_?ALLOCATION|OUT_?OF_?MEMORY|RESOURCE_EXHAUSTED",
+            r"out of memory|HSA_STATUS_ERROR_OUT_OF_RESOURCES\b.{1,400} Free mem|MEMORY_?ALLOCATION|OUT_?OF_?MEMORY|RESOURCE_EXHAUSTED",
             re.IGNORECASE,
         ),
     ),
     (
         "cuda_illegal_access",
         re.compile(
-            r"illegal memory access|ILLEGAL_?ADDRESS|invalid __global__|Memory access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
+            r"illegal memory access|ILLEGAL[_ ]?ADDRESS|invalid __global__|Memory access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
             re.IGNORECASE,
         ),
     ),
@@ -178,11 +178,13 @@ _UNAVAILABLE: tuple[tuple[str, re.Pattern[str], tuple[str, ...], str], ...] = (
 """Reasons why no GPU could be used, by the message; other messages leave the reason open."""
 _NUMBERED = re.compile(
     r"\bCUD(?:ART|A(?: [Rr]untime)?)(?: API)? (?:[Ee]rror|failure|call)\b[^\n]{0,200}?(?:=|\bcode\b:?|\breturned\b|\()\s{0,3}(?P<n>\d{1,3})\)?(?=\W{0,3}(?:$|[ ;,:)]))"
+    r"|\b(?:CUDA|Cuda|cuda)(?: (?:[Dd]river|[Rr]untime|API|kernel))? [Ee]rror:? (?:code |number |no\. ?|#)?(?P<named>\d{1,3})(?=$|[;,:)]| (?:in|at|from|during|while|on)\b)"
+    r"|\bcu(?:da)?[A-Z]\w{2,60}\b[^\n]{0,120}?\b(?:returned|gave|failed with|with) (?:error|status|code)(?: code)? (?P<call>\d{1,3})(?=$|[;,:).]| (?:in|at|from|during|while|on)\b| \()"
 )
 _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]*(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_(?:t|enum)\b|\w{1,60}\+0x)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
-    r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})(?:.{0,400}? Available Free mem : \d{1,2} MB)?"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|^\s{0,4}on Pe \d{1,7} \([^)\n]{1,120}\): (?P<namd>[^\n]{2,200})"
     r"|== cudaSuccess \(\d{1,4} vs\. 0\)\s{1,3}(?P<u>[^\n]{2,200})|Check failed: \S{1,80} == cudaSuccess (?P<y>[^\n(]{2,200})|\binit CUDA: Error \([^)\n]{0,100}\): (?P<v>[^\n]{2,200})"
@@ -261,6 +263,11 @@ def _rank(record: Record) -> int | None:
     return int(found[1]) if found else None
 
 
+def _of_number(found: re.Match[str] | None) -> str | None:
+    """The kind of an error that only its number names."""
+    return _NUMBERS.get(int(next(filter(None, found.groups())))) if found else None
+
+
 def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     """The kind of an error and where it stands; None where no CUDA library speaks."""
     if found := _DEVICE_ASSERT.search(text):
@@ -272,9 +279,8 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if found := _ANCHOR.search(text):
         words = next((g for g in found.groups() if g), found[0])
         kind = kind_of(found[0]) or kind_of(words)
-        number = None if kind else _NUMBERED.search(text)
-        return kind or _NUMBERS.get(int(number["n"]) if number else 0) or "cuda_error", found
-    if (found := _NUMBERED.search(text)) and (kind := _NUMBERS.get(int(found["n"]))):
+        return kind or _of_number(_NUMBERED.search(text)) or "cuda_error", found
+    if (found := _NUMBERED.search(text)) and (kind := _of_number(found)):
         return kind, found
     if found := _NVML.search(text):
         kind = kind_of(found["text"] or found["slurm"] or found["smi"])

@@ -28,7 +28,7 @@ FACTS = {
     ),
     **{k: process.ENDS[k] for k in ("process_aborted", "process_crashed", "process_terminated", "segfault")},
     "host_oom_kill": process.FACTS["host_oom_kill"],
-    "python_exception": python.FACTS["python_exception"],
+    **{k: python.FACTS[k] for k in ("python_exception", "host_memory_error")},
 }
 _RUNTIMES = re.compile(
     r"forrtl: (?:severe|error) \(\d{1,5}\)(?!: SIG)"
@@ -69,6 +69,14 @@ _JAVA_WRAPPERS = frozenset({
     "InvocationTargetException", "ExceptionInInitializerError", "ExecutionException", "CompletionException", "UndeclaredThrowableException",
 })  # fmt: skip
 """Exceptions that only pass on another one, which the trace names below them."""
+_JVM = re.compile(
+    r"(?:java|javax|jdk|sun|scala|kotlin|akka)\.\w|(?:org|com|io|net|edu)(?:\.[a-z]\w{0,60}){1,8}\.[A-Z]"
+)
+"""Packages of Java, Scala and Kotlin."""
+_CALL = re.compile(
+    r"\s+at (?:[^()\n]{1,300}\((?:[^()\n]{1,300}:\d{1,7}|Native Method|Unknown Source|<anonymous>)\)|[^()\s]{1,300}:\d{1,7}:\d{1,6}$|[\w.`<>\[\]]{3,300}\([^()\n]{0,300}\)(?: in \S{1,300}:line \d{1,7})?$)"
+)
+"""A frame of a virtual machine of Java, JavaScript or C#; Python's have another form, and stand above the exception."""
 _TASK = re.compile(r"ERROR \(unhandled task failure\): \S")
 """Julia: an error of another task than the main one; the program goes on."""
 _PANIC = re.compile(r"thread '(?P<name>[^']{1,80})'(?: \(\d{1,10}\))? panicked at ")
@@ -255,7 +263,20 @@ def _java(found: re.Match[str], record: Record, context: JoblogContext) -> rules
     if found["cause"] and not 0 < record.line - context.java_line <= _TRACE_LINES:
         return rules.NEXT
     context.java_line = record.line if wraps else 0
-    return make(FACTS, "program_error", record, detail={"handled": True} if wraps else None)
+    kind = "host_memory_error" if found["name"] == _NO_HEAP else "program_error"
+    return make(FACTS, kind, record, detail={"handled": True} if wraps else None)
+
+
+_NO_HEAP = "OutOfMemoryError"
+
+
+def of_runtime(found: JobFinding, below: str = "") -> JobFinding:
+    """An exception without a traceback, as the one of Java, Scala, JavaScript or C# that its package or the line `below` it shows it to be."""
+    name = str(found.detail.get("exception", ""))
+    if found.kind != "python_exception" or not (_JVM.match(name) or _CALL.match(below)):
+        return found
+    kind = "host_memory_error" if name.endswith(_NO_HEAP) else "program_error"
+    return replace(found, kind=kind, meaning=FACTS[kind].meaning)
 
 
 _OWN_ERROR = rules.always(FACTS, "program_error")

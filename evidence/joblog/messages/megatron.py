@@ -30,6 +30,21 @@ _RAISED = re.compile(
     r"|(?:.{0,60}\b)?(?:NaNs?|inf/nan) detected\b|.{0,80} returned (?:nan values|NaN gradients)\b|Minimum loss scale reached\b)"
 )
 """The exceptions with which Megatron-FSDP, fairseq, Lightning, Composer, vLLM and autograd's anomaly mode refuse such values."""
+_VERBS = (
+    "tain",
+    "tains",
+    "tain a",
+    "tain an",
+    "tains a",
+    "tains an",
+    "became",
+    "are",
+    "is",
+    "returned",
+    "etected",
+    "ound",
+)
+"""What stands before the value in them."""
 _RAISED_WORDS = "The program found NaN or infinite values and stopped: mostly the model or its data, seldom a GPU that computes wrongly."
 _SCALE = re.compile(r"OVERFLOW! .{0,80}Attempted loss scale: 0(?:\.0)?, reducing to 0(?:\.0)?$")
 """DeepSpeed's loss scaler at zero: doubled it stays zero, so that no later step can count."""
@@ -64,13 +79,10 @@ FAMILY = grammar.LogFamily(
         "oss became ",
         "oss has become ",
         "Attempted loss scale",
-        "NaN",
-        "an detected",
-        "Nan",
-        "nan values",
-        " is nan",
-        "are nan",
-        "nan and/or inf",
+        *(f"{verb} {value}" for verb in _VERBS for value in ("NaN", "nan", "Nan", "Inf", "inf")),
+        "NaN detected",
+        "NaNs detected",
+        "inf/nan detected",
         "loss scale reached",
     ),
     read=read,

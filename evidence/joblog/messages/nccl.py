@@ -20,6 +20,10 @@ from probing_cluster.evidence.joblog.grammar import (
 )
 from probing_cluster.evidence.joblog.messages import cuda, rules, torch_nccl
 
+_STATUSES = {
+    "LOC_LEN_ERR": 1, "LOC_QP_OP_ERR": 2, "LOC_PROT_ERR": 4, "WR_FLUSH_ERR": 5, "REM_INV_REQ_ERR": 9, "REM_ACCESS_ERR": 10, "REM_OP_ERR": 11,
+    "RETRY_EXC_ERR": 12, "RNR_RETRY_EXC_ERR": 13, "RESP_TIMEOUT_ERR": 21,
+}  # fmt: skip
 _COMPLETIONS = {
     1: "local length error", 2: "local QP operation error", 4: "local protection error", 5: "flushed after an earlier error",
     9: "remote invalid request", 10: "remote access error", 11: "remote operation error", 12: "the peer did not acknowledge after all retries",
@@ -148,9 +152,9 @@ _REFUSED_CALL = re.compile(r"\bRC: ?-?(?:12|22|38|95)\b")
 _REFUSED_MEANING = "libfabric refused a call of NCCL's plugin: the provider or a setting does not support it."
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
-    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?:(?P<old>\w+):\d{1,3} )?QP 0x.{0,80}?: (?P<retries>Transport retry count exceeded)\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
+    r"\b(?i:errors?|fail\w{0,5}|status|completion|fatal)\b.{0,120}(?<!['\"`])\bIBV_WC_(?P<status>[A-Z_]{3,40}_ERR)\b|\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|(?P<flushed>\bflushed\b.{0,40})?\bon (?P<local>\w{2,40}):\d{1,3}/\w{2,12} \(synd 0x|\bError on (?:(?P<old>\w+):\d{1,3} )?QP 0x.{0,80}?: (?P<retries>Transport retry count exceeded)\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
-"""Messages of UCX (under MPI, NVSHMEM, NIXL) and other users of verbs when the peer does not acknowledge."""
+"""Messages of UCX (under MPI, NVSHMEM, NIXL) and other users of verbs when a transfer ended with an error: by its status, or at an adapter."""
 
 
 def _completion(record: Record, text: str) -> JobFinding | None:
@@ -203,13 +207,17 @@ def _last_error(record: Record, context: JoblogContext) -> JobFinding | None:
 
 def _transport(found: re.Match[str], record: Record) -> JobFinding:
     """An error of UCX or of another user of verbs."""
-    hca = found["hca"] or found["old"]
+    hca = found["hca"] or found["old"] or found["local"]
     if found["node"]:
         return make(FACTS, "net_ib_completion_error", record, host=found["node"])
-    if not hca and not found["retries"]:
+    if not hca and not found["retries"] and not found["status"]:
         return make(FACTS, "net_ib_error", record)
-    meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
-    return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": hca} if hca else {})
+    code = _STATUSES.get(found["status"]) if found["status"] else None if found["local"] else 12
+    code = 5 if found["flushed"] else code
+    meaning = code and f"An InfiniBand or RoCE transfer ended with error {code}: {_COMPLETIONS[code]}."
+    role = LineRole.REMOTE if code == 5 else None
+    detail = {"hca": hca} if hca else {}
+    return make(FACTS, "net_ib_completion_error", record, role=role, meaning=meaning, detail=detail)
 
 
 def _without_warn(record: Record) -> JobFinding | None:
@@ -322,6 +330,8 @@ FAMILY = grammar.LogFamily(
         "NET/IB:",
         "NET/IBP",
         "retry count",
+        "IBV_WC_",
+        " (synd ",
         "got completion with error",
         "modify QP to",
         "ibv_",

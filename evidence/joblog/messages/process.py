@@ -136,6 +136,7 @@ _MANAGED_OOM = re.compile(
     r"|\bWorker .{0,100}exceeded 9\d% memory budget\.\s{1,2}Restarting|\b[Cc]ontainer (?:\[.{1,120}\] )?(?:killed by YARN for exceeding|is running (?:\S{1,20} )?beyond(?: the)?) (?:'?(?:physical|virtual|PHYSICAL|VIRTUAL)'? )?memory limits?"
 )
 """Messages of Ray, Dask and YARN when they end a process that uses too much memory; they may restart the task."""
+_MANAGED_MEANING = "The framework that runs the program's processes (Ray, Dask, YARN) ended one at its own memory limit; the kernel killed none."
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
@@ -279,7 +280,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if finding := _elastic(record, context) or _crashed(record):
         return finding
     if _MANAGED_OOM.search(text):
-        return make(FACTS, "host_oom_kill", record, detail={"retried": True})
+        return make(FACTS, "host_oom_kill", record, meaning=_MANAGED_MEANING, detail={"retried": True})
     if found := _PEER.search(text):
         return make(FACTS, "peer_lost", record, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
@@ -359,7 +360,6 @@ FAMILY = grammar.LogFamily(
         "memory usage threshold",
         "double free",
         "free()",
-        "malloc()",
         "alloc()",
         "malloc_consolidate",
         "mremap_chunk",
@@ -390,7 +390,6 @@ FAMILY = grammar.LogFamily(
         "SIGTERM",
         "SIGINT",
         "got signal",
-        "eceived signal",
         "aught signal",
         "termination signal",
         "SIGHUP",

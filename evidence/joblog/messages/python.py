@@ -47,10 +47,11 @@ FACTS = {
 _ERRNO = re.compile(
     r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '"
 )
+_NOT_REACHED = r"(?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host)"
 _OF_FILE = re.compile(
-    r"\[Errno (?P<errno>70|103|110|111|112|113)\] (?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host): b?['\"]/"
+    rf"\[Errno (?P<errno>70|103|110|111|112|113)\] {_NOT_REACHED}: b?['\"]/|^(?!.*(?:\b[Cc]onnect\b|[Ss]ocket|\.sock\b)).{{0,400}}?['\"‘]/[^'\"’]{{1,400}}['\"’]: {_NOT_REACHED}\W{{0,2}}$|: Communication error on send\W{{0,2}}$"
 )
-"""A path could not be reached: a file server is at fault, not a peer."""
+"""A path could not be reached, in the words of Python and of tools: a file server is at fault, not a peer. BeeGFS alone has the last form."""
 _ERRNOS = {
     5: "io_error",
     12: "host_memory_error",
@@ -207,7 +208,8 @@ def _files(record: Record) -> JobFinding | None:
             return make(FACTS, "too_many_open_files", record)
         return make(FACTS, "shm_full", record, meaning=_SHM_MEANING)
     if found := _OF_FILE.search(text):
-        return make(FACTS, "filesystem_unreachable", record, detail={"errno": int(found["errno"])})
+        detail = {"errno": int(found["errno"])} if found["errno"] else {}
+        return make(FACTS, "filesystem_unreachable", record, detail=detail)
     if (found := _ERRNO.search(text)) and (
         kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
     ):
@@ -383,6 +385,7 @@ def of_lost_parent(found: JobFinding, code: str) -> JobFinding:
 FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
+        "Communication error", *(f"{quote}: {word}" for quote in "'\"’" for word in ("Software", "Connection", "Host is", "No route")),
         "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
         "quota", "disk is full", "OutOfDisk", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",

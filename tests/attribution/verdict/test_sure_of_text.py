@@ -170,6 +170,16 @@ def test_a_kernels_line_in_the_log_of_which_its_kernel_knows_nothing_is_possible
     assert v.confidence in (C.POSSIBLE, C.UNKNOWN)
 
 
+def test_a_frameworks_own_memory_limit_needs_no_line_of_the_kernel(make):
+    """Dask and YARN end their workers themselves; no kernel log has it, watched or not."""
+    message = "distributed.nanny.memory - WARNING - Worker exceeded 95% memory budget. Restarting"
+    event = make.finding("host_oom_kill", message=message, detail={"first_cause": True, "retried": True})
+    v = make.judge(event, attempt=make.attempt(**ONE, exit_code=2))
+    assert (v.cause, v.confidence) == ("oom_host", C.LIKELY)
+    assert "framework" in v.summary
+    assert "kernel killed nothing" in v.next_step
+
+
 @pytest.mark.parametrize(("before_end_s", "named"), [(100, True), (-150, False), (1102 + 600, False)])
 def test_faults_of_other_gpus_are_ruled_out_where_they_came_while_it_ran(make, before_end_s, named):
     """Not those of after its end, and none that was over before it was submitted."""

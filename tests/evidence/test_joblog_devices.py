@@ -1,0 +1,151 @@
+"""Errors of devices and networks in words or numbers that no vendor owns: lost accelerators, CUDA's numbers, transfers, file servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, JobFinding, LineRole
+
+ABOVE = ["Reading input file run.in", "starting the run"]
+RAISED = ["Traceback (most recent call last):", '  File "/opt/run.py", line 3, in step', "    go()"]
+HSA = (
+    ":0:rocdevice.cpp :2724: 1 us: [pid:1 tid:0x7f] Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: "
+    "The runtime failed to allocate the necessary resources. Code: 0x1008"
+)
+
+
+def first_cause(*lines: str) -> JobFinding | None:
+    return next((found for found in reader.read(lines) if found.first_cause), None)
+
+
+def kind(*lines: str) -> str | None:
+    found = first_cause(*ABOVE, *lines)
+    return found.kind if found else None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*RAISED, "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"],
+        ["ZE_RESULT_ERROR_DEVICE_LOST"],
+        ["terminate called after throwing an instance of 'vk::DeviceLostError'", "  what():  vk::Queue::submit: ErrorDeviceLost"],
+        [*RAISED, "RuntimeError: synStatus 26 [Generic failure]. Device hl0 heartbeat failed, device is not operational"],
+        [*RAISED, "XlaRuntimeError: INTERNAL: Core halted unexpectedly: INTERNAL: Accelerator device halted prematurely"],
+    ],
+)  # fmt: skip
+def test_a_lost_accelerator_is_not_only_the_programs_fault(lines: list[str]) -> None:
+    """Whoever made it; the words of their runtimes are alike."""
+    found = first_cause(*ABOVE, *lines)
+    assert found is not None
+    assert (found.kind, found.domains) == ("cuda_unknown_error", ALL_DOMAINS)
+    assert found.message.strip() == lines[-1].strip()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "We now handle VK_ERROR_DEVICE_LOST by making a new device",
+        '    case VK_ERROR_DEVICE_LOST: return "lost";',
+        "Fixed a bug where the device is not operational after a reset",
+    ],
+)
+def test_a_lost_device_that_is_only_mentioned_is_none(line: str) -> None:
+    assert kind(line) is None
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        ("", "cuda_error"),
+        (" Available Free mem : 60000 MB", "cuda_error"),
+        (" Available Free mem : 0 MB", "cuda_oom"),
+    ],
+)
+def test_rocms_missing_resources_are_memory_only_if_none_was_free(free: str, expected: str) -> None:
+    """The code also stands for threads and events of the system."""
+    found = first_cause(*ABOVE, HSA + free, "Aborted")
+    assert found is not None
+    assert found.kind == expected
+    assert (found.domains == ALL_DOMAINS) is (expected == "cuda_error")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Cuda driver error 700 in call at file '/opt/geryon/nvd_timer.h' in line 99.", "cuda_illegal_access"),
+        ("Cuda driver error 719 in call at file '/opt/geryon/nvd_timer.h' in line 99.", "cuda_launch_failure"),
+        ("Accelerator Fatal Error: call to cuStreamSynchronize returned error 700: Illegal address during kernel execution", "cuda_illegal_access"),
+        ("cudaDeviceSynchronize failed with error 719", "cuda_launch_failure"),
+        ("Error: Illegal address in CUDA queue synchronize", "cuda_illegal_access"),
+    ],
+)  # fmt: skip
+def test_the_number_of_an_error_names_its_kind(line: str, expected: str) -> None:
+    """Also where MPI then aborts."""
+    assert kind(line) == expected
+    assert kind(line, "application called MPI_Abort(MPI_COMM_WORLD, -1) - process 0") == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "CUDA max error 700",
+        "CUDA vs CPU: max error 2",
+        "cuda kernel error 0.002",
+        "CUDA kernels: 12, error 3 of 5",
+        "cudaMalloc tested with code 100 lines",
+    ],
+)
+def test_a_number_that_is_no_error_of_cudas_is_none(line: str) -> None:
+    assert kind(line) is None
+
+
+UCX = "[1700000000.1] [n1:1:0] ib_mlx5_log.c:179 UCX  {} {} on mlx5_0:1/IB (synd 0x2 vend 0x0 hw_synd 0/0)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        UCX.format("ERROR", "Local QP operation"),
+        UCX.format("ERROR", "Remote operation"),
+        "*** FATAL ERROR (proc 0): in gasnetc_poll() at /opt/x.c:3: CQ error status=12 (IBV_WC_RETRY_EXC_ERR)",
+        "poll_cq: completion with status IBV_WC_GENERAL_ERR",
+    ],
+)
+def test_a_transfer_that_ended_with_an_error_is_the_networks(line: str) -> None:
+    """Whichever library sent it, and whatever its status."""
+    found = first_cause(*ABOVE, line)
+    assert found is not None
+    assert (found.kind, found.role) == ("net_ib_completion_error", LineRole.SYMPTOM)
+
+
+def test_transfers_flushed_after_an_error_are_a_lost_peers() -> None:
+    flushed = UCX.format("ERROR", "WR flushed because QP in error state")
+    for line in (flushed, "CQ error status (IBV_WC_WR_FLUSH_ERR)"):
+        found = first_cause(*ABOVE, line)
+        assert found is not None
+        assert found.role is LineRole.REMOTE
+
+
+def test_a_status_that_is_noted_or_quoted_is_none() -> None:
+    assert kind(UCX.format("DIAG ", "Remote operation")) is None
+    assert kind("Here the status 'IBV_WC_RETRY_EXC_ERR' means a lost peer") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cp: cannot create regular file '/beegfs/x': Communication error on send",
+        "ls: cannot access '/lustre/a/b': Host is down",
+        "mv: cannot stat '/nfs/a b': Connection timed out",
+        "h5 fopen: Communication error on send",
+        "OSError: [Errno 70] Communication error on send: '/beegfs/x'",
+    ],
+)
+def test_a_path_that_cannot_be_reached_is_a_file_servers(line: str) -> None:
+    """In the words of tools and of C as in Python's."""
+    assert kind(line) == "filesystem_unreachable"
+
+
+def test_a_socket_that_refuses_is_no_file_server() -> None:
+    assert kind("docker: cannot connect to socket '/run/docker.sock': Connection refused") == "program_error"

@@ -1,0 +1,88 @@
+"""Exceptions under whose headings Python goes on: they end nothing, and what comes after them is read as ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+STEPS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line" for n in range(1, 401)]
+BROKEN = "BrokenPipeError: [Errno 32] Broken pipe"
+EXCEPTIONS = [
+    "ValueError: I/O operation on closed file",
+    "RuntimeError: CUDA error: driver shutting down",
+    "pycuda._driver.LogicError: cuModuleUnload failed: context is destroyed",
+    "RuntimeError: DataLoader worker (pid 3) is killed by signal: Terminated.",
+    "OSError: [Errno 28] No space left on device",
+]
+HEADINGS = [
+    ["Exception ignored in: <function Pool.__del__ at 0x7f>"],
+    ["--- Logging error ---"],
+    ["Error in atexit._run_exitfuncs:"],
+    ["Exception in Tkinter callback"],
+    ["Task exception was never retrieved", "future: <Task finished name='Task-1' coro=<f() done>>"],
+    ["ERROR:asyncio:Future exception was never retrieved", "future: <Future finished exception=OSError()>"],
+]
+THREAD = "Exception in thread Thread-3 (_monitor):"
+
+
+def traceback(exception: str, function: str = "close", file: str = "/opt/pool.py") -> list[str]:
+    head = "Traceback (most recent call last):"
+    return [head, f'  File "{file}", line 7, in {function}', "    self.stop()", exception]
+
+
+def first_cause(*lines: str) -> JobFinding | None:
+    return next((found for found in reader.read(lines) if found.first_cause), None)
+
+
+def message(*lines: str) -> str | None:
+    found = first_cause(*lines)
+    return found.message if found else None
+
+
+@pytest.mark.parametrize("exception", EXCEPTIONS)
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_what_python_goes_on_after_is_no_cause(heading: list[str], exception: str) -> None:
+    """Whichever family knows the exception; without the heading it is one."""
+    assert message(*STEPS, *heading, *traceback(exception)) is None
+    assert message(*STEPS, *traceback(exception)) == exception
+
+
+@pytest.mark.parametrize("exception", [BROKEN, "OSError: [Errno 28] No space left on device"])
+def test_an_output_that_nobody_reads_ends_nothing(exception: str) -> None:
+    """Python prints the exception without a traceback, right below its heading."""
+    stdout = "Exception ignored in: <_io.TextIOWrapper name='<stdout>' mode='w' encoding='utf-8'>"
+    for heading in (stdout, "Exception ignored on flushing sys.stdout:"):
+        assert message("done", heading, exception) is None
+
+
+def test_an_error_below_what_was_ignored_is_the_cause() -> None:
+    """The heading covers one exception, with or without frames."""
+    ignored = ["Exception ignored on flushing sys.stdout:", BROKEN]
+    bad = "ValueError: bad settings"
+    assert message(*ignored, *traceback(bad)) == bad
+    assert message(*HEADINGS[0], *traceback(EXCEPTIONS[1]), *traceback(bad)) == bad
+
+
+def test_an_ignored_error_of_the_hardware_stays() -> None:
+    """A GPU that meets one has failed, whoever noticed it."""
+    ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    assert message(*STEPS, *HEADINGS[0], *traceback(ecc)) == ecc
+
+
+@pytest.mark.parametrize("exception", EXCEPTIONS)
+def test_a_process_outlives_the_exception_of_its_thread(exception: str) -> None:
+    """It is the cause until the program reports success, and after that only of a bad exit."""
+    lines = [*STEPS, THREAD, *traceback(exception, "_monitor")]
+    exited = "srun: error: n4: task 0: Exited with exit code 1"
+    assert message(*lines) == exception
+    assert message(*lines, "Training complete.") is None
+    assert message(*lines, "Training complete.", exited) == exception
+    assert message(*STEPS, *traceback(exception), "Training complete.") == exception
+
+
+def test_the_thread_that_feeds_a_queue_prints_without_a_heading() -> None:
+    lines = traceback(BROKEN, "_feed", "/usr/lib/python3.10/multiprocessing/queues.py")
+    assert message(*STEPS, *lines, "all done") is None
+    assert message(*STEPS, *traceback(BROKEN, "_feed", "/opt/queues.py"), "all done") == BROKEN
