@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from probing_cluster.core import digits
+from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import dates, exported
 
 MAX_LINE_CHARS = 16384
@@ -91,9 +91,12 @@ class PrefixedLine:
 
 
 def plain(text: str) -> str:
-    """`text` without terminal escape sequences."""
-    if "\x1b" in text:
-        text = _ESCAPE.sub("", text)
+    """`text` without terminal escape sequences and control characters that print nothing.
+
+    A file that was cut while the job wrote on, or that lost blocks with its node, has NUL bytes there.
+    """
+    if not text.isprintable():
+        text = _CONTROL.sub("", sanitize.without_sequences(text))
     return _CARETS.sub("", text) if "^[[" in text else text
 
 
@@ -166,9 +169,10 @@ _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d")
 _LOGFMT = _pattern(
     r"(?:time|ts|level|lvl)=\S{1,80}\ .{0,200}?\b(?:msg|message)=\"(?P<inner>(?:[^\"\\]|\\.)*)\""
 )
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_CONTROL = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]+")
+"""Not the tab, nor what overwrites a line: the carriage return and the backspace."""
 _CARETS = re.compile(r"\^\[\[[0-9;]{0,16}m|\^M$")
-"""The same, and the end of a line, as `less` and `cat -v` show them: a log that was copied from there."""
+"""Colours, and the end of a line, as `less` and `cat -v` show them: a log that was copied from there."""
 _HEX = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -373,7 +377,7 @@ def parse(text: str, reference: datetime | None = None) -> PrefixedLine:
     `reference` (UTC) is what a year-less date is placed against: the latest year that does not put it
     more than a day after it.
     """
-    text = plain(text[:MAX_LINE_CHARS].rstrip("\r\n"))
+    text = plain(text.lstrip("\x00")[:MAX_LINE_CHARS].rstrip("\r\n"))
     line = PrefixedLine(message=text)
     for _ in range(_MAX_LAYERS):
         if line.tag is not None and line.tag not in KERNEL_TAGS:

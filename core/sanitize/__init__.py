@@ -6,6 +6,14 @@ from probing_cluster.core.sanitize.clean_text import (
     clean_all,
     without_secrets,
     without_secrets_in,
+    without_sequences,
 )
 
-__all__ = ["MAX_MESSAGE_CHARS", "clean", "clean_all", "without_secrets", "without_secrets_in"]
+__all__ = [
+    "MAX_MESSAGE_CHARS",
+    "clean",
+    "clean_all",
+    "without_secrets",
+    "without_secrets_in",
+    "without_sequences",
+]

@@ -33,14 +33,18 @@ def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     if text.isascii() and text.isprintable():
         return text[:limit]
     text = text[: limit * 2]
-    if "\x1b" in text or "\x9b" in text:
-        text = _SEQUENCE.sub("", text)
+    text = without_sequences(text)
     kept = (
         " " if ch in _BREAKS else ch
         for ch in text
         if ch in _BREAKS or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
     )
     return "".join(kept)[:limit]
+
+
+def without_sequences(text: str) -> str:
+    """`text` without the escape sequences of a terminal: colours, character sets, titles of windows."""
+    return _SEQUENCE.sub("", text) if "\x1b" in text or "\x9b" in text else text
 
 
 def without_secrets(text: str) -> str:

@@ -27,19 +27,20 @@ _FAR = 16
 """Without another sign of a bad end, an error must stand within so many lines of the log's end."""
 _NAME = r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\]| [a-z][\w-]{1,20})?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
 _WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|fail to|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
+_VERBS = r"(?i:cannot|can't|can not|could not|couldn't|unable to|fail to)"
 _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
     r"(?:(?:An? )?(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
     r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|(?!handling|reporting|checking|logging|correcting|estimating|scaling|decreasing|falling|remaining|dropping|increasing|rising|growing|being|including)\w{2,20}ing|from|(?:has )?occurr?ed|encountered|detected|you|your|the|this|unable|unknown|invalid|cannot|could|failed)\b| [A-Z][A-Z_]{2,24}\b| [1-9]\d{0,5}\b|\s{0,6}[:!#(*)]|,(?= (?:you|your|the|this|that|an?|no|not|can\w{0,3}|could|unable|invalid|unknown|missing|wrong|too|must|expected|file|failed|only|bad)\b))"
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|! |\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
-    rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
+    rf"|{_VERBS}\b|{sentences.STATE}(?!\s?[=:]\s?\d))"
     r"|(?:\W{1,3} )?(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused)(?: with (?:an? )?(?:error|exception))?[:.] (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
     rf"|\[file \S{{1,200}}, line \d{{1,7}}\]: {{1,8}}[A-Z]|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
     r"|[Ff]ailed (?:on|at) line:? \d{1,6} at command: \S|(?!(?:Validation|Test|Train|Max|Min|Mean|Average|Rel|Abs|Total|Final|Root|Standard|Squared|Energy|Force|RMS|Predict|Reconstruct|Estimat|Generali|Approximat|Discreti|Truncation|Interpolat|Fit|Residual|Median|Sampling|Statistical)\w{0,12} error: (?!.*\b(?:required|invalid|missing|must|not|failed)\b))[A-Z][\w+-]{1,20} error: (?!-?\d)\S"
     r"|.{0,200}\b(?i:not (?:achieved|(?<!criterion not )(?<!limit not )(?<!target not )(?<!patience not )reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
 """A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
-_TAIL = re.compile(
+_STATE_AT_END = re.compile(
     r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave |\b(?:might|may|seems to|appears to) be )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted|(?:very )?serious problems?)\s?[.!]{0,3}$"
     r"|(?!(?i:none|nothing|zero|never|not|has|have|was|\d{1,9}) )[\w./-]{2,60} failed[.!]{0,3}$|.{4,300}[,;:.)-] (?:now )?(?i:abort(?:ing)?|bailing out|giving up|(?:can ?not|unable to) (?:continue|proceed))[.!]{0,3}$|.{4,300}\b(?:cannot|can not|could not) be (?!plotted|shown|displayed|drawn|compared|improved|excluded|undone|changed|guaranteed|verified|reproduced|ruled)[a-z]{4,14}[.!]{0,3}$"
     r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|director(?:y|ies)|folder))[.!]{0,3}$"
@@ -62,7 +63,7 @@ _LEAVES_BECAUSE = re.compile(
 )
 """A reason and, in the same line, that the program leaves."""
 _NONE = re.compile(
-    r": \[{1,2}: |^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\busing (?:the |its )?defaults?\b|\bdebug\b|\bINFO\b(?!/| tag| field| column)|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
+    r": \[{1,2}: |^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|^\W{0,3}(?:missing|unexpected)[ _]keys\s?:|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\busing (?:the |its )?defaults?\b|\bdebug\b|\bINFO\b(?!/| tag| field| column)|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?(?!:)[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
     r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed(?! (?:on|at) line)|failures|missing|invalid|aborted|undefined|unexpected|unrecogni[sz]ed|exceptions)\b[^:=.]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
@@ -141,7 +142,7 @@ def _plain(text: str) -> str:
     if len(body) <= 2 * _MAX_CHARS and (boxed := _BOXED.match(body)):
         body = boxed["words"]
     if _SPACED.search(body):
-        body = re.sub(r"(?<=\b\w) (?=\w\b)", "", body)
+        body = re.sub(r" {2,}", " ", re.sub(r"(?<=\b\w) (?=\w\b)", "", body))
     return body
 
 
@@ -164,7 +165,7 @@ def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
     """Whether the line can be an error at all: no note, no speech, no progress, and no form that another family judges."""
     if not 8 <= len(body) <= _MAX_CHARS or (_NONE.search(body) and not _CALL_FAILED.search(body)):
         return False
-    if mention.is_speech(body) or (mention.is_speech(text) and not ended):
+    if sentences.is_resolved(body) or mention.is_speech(body) or (mention.is_speech(text) and not ended):
         return False
     if _JUDGED.search(body) or (error_line.is_known(body) and not ended):
         return False
@@ -190,7 +191,7 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
         return True
     if last and _LEAVES_BECAUSE.match(body) and sentences.names_error(body) and not _went_well(body):
         return True
-    return any(form.match(body) for form in (_WORD, _TAIL, _CALL_FAILED))
+    return any(form.match(body) for form in (_WORD, _STATE_AT_END, _CALL_FAILED))
 
 
 def _heads(text: str) -> bool:

@@ -9,6 +9,7 @@ from probing_cluster.evidence.joblog.messages import (
     batch,
     codes,
     coordination,
+    crashes,
     cuda,
     data_loader,
     gloo,
@@ -31,6 +32,7 @@ from probing_cluster.evidence.joblog.messages import (
 
 FAMILIES: tuple[LogFamily, ...] = (
     slurm.FAMILY,
+    crashes.FAMILY,
     mpi.FAMILY,
     torch_nccl.FAMILY,
     hccl.FAMILY,

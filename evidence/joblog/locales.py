@@ -114,7 +114,7 @@ _SIGNALS = {
         "Speicherzugriffsfehler", "Violación de segmento", "Muistialueen ylitys", "Erreur de segmentation",
         "Szegmentálási hiba", "Errore di segmentazione", "세그멘테이션 오류", "Minnesegmentsfeil",
         "Segmentatiefout", "Naruszenie ochrony pamięci", "Falta de segmentação", "Falha de segmentação",
-        "Ошибка сегментирования", "Segmenteringsfel", "Parçalama arızası", "Помилка адресування", "段错误",
+        "Ошибка сегментирования", "セグメンテーション違反です", "セグメンテーション違反", "Segmenteringsfel", "Parçalama arızası", "Помилка адресування", "段错误",
         "程式記憶體區段錯誤",
     ),
     "Bus error": (

@@ -39,7 +39,7 @@ _LISTED = re.compile(
 """Results of a search in other files (`run-17.out:88:…`) and in source code, which keeps its indentation after the line number
 (Python's warnings and pytest write one blank and a name), and names of tests, whose parameters may be errors."""
 _PIECE = re.compile(
-    r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|answer|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
+    r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:(?:generated|predicted|decoded|sampled|model|llm)(?:'s)?[ _](?:text|output|answer|response|reply|summary|translation|caption|code)|prompt|question|answer|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
     r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result|template)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)(?:\s?[:=>]|\s\|)\s",
     re.IGNORECASE,
 )

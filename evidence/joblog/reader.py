@@ -37,8 +37,7 @@ _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
 """Findings held back until the cause is named; past this it is named from what was seen."""
-_MAX_JOIN_LINES = 6
-_MAX_TRACEBACKS, _TRACEBACK_LINES = 256, 400
+_MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES = 6, 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
@@ -369,7 +368,8 @@ class JobLogReader:
 
     def skipped(self, first: int, lines: Iterable[bytes]) -> None:
         """The last lines without a trigger before the next line, from number `first` on: the program's ordinary output."""
-        texts = [self._labels.plain(line[:MAX_LINE_CHARS].decode("utf-8", "replace")) for line in lines]
+        cut = (line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines)
+        texts = [self._labels.plain(prefixes.plain(text)) for text in cut]
         self._candidates.recent.extend(texts)
         self._tail.extend(first, texts)
 

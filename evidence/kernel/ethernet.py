@@ -75,14 +75,11 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
         context.put("phy", phy["driver"], (context.get("phy", phy["driver"]) or 0) + 1)
         return None
     if slave := message_start.match(_SLAVE, message):
-        return make(
-            FACTS,
-            "eth_link",
-            "bond_slave_down",
-            message,
-            device=slave["slave"] or slave["interface"] or slave["port"] or slave["bond"],
-            detail={"bond": slave["bond"]},
-        )
+        device = slave["slave"] or slave["interface"] or slave["port"] or slave["bond"]
+        if _VIRTUAL.match(device):
+            return None
+        detail = {"bond": slave["bond"]}
+        return make(FACTS, "eth_link", "bond_slave_down", message, device=device, detail=detail)
     if bond := message_start.match(_BOND, message):
         return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])
     driver = message_start.addressed(message)

@@ -43,7 +43,7 @@ _GOES_ON = re.compile(
     re.IGNORECASE,
 )
 _END = re.compile(
-    r"job step to complete|Abandoning IO|\b(?:epilog|shut ?down|terminat\w+|cancel\w*|kill\w*|remov\w+|clean\w*|delet\w+|destroy\w*|finaliz\w+|unmount\w*|revoked)\b|rmdir|unlink|Task_?Epilog|at exit|MESSAGE_TASK_EXIT|RESPONSE_|COMPLETE_BATCH|slurm_send_node_msg|step completion|_complete\b|[Ss]ignal|SIG[A-Z]|[Ee]xit(?:ed)? (?:code|status|message)|non-zero|get_exit_code"
+    r"job step to complete|\bcomplete (?:message|request|msg|rpc)\b|Abandoning IO|\b(?:epilog|shut ?down|terminat\w+|cancel\w*|kill\w*|remov\w+|clean\w*|delet\w+|destroy\w*|finaliz\w+|unmount\w*|revoked)\b|rmdir|unlink|Task_?Epilog|at exit|MESSAGE_TASK_EXIT|RESPONSE_|COMPLETE_BATCH|slurm_send_node_msg|step completion|_complete\b|[Ss]ignal|SIG[A-Z]|[Ee]xit(?:ed)? (?:code|status|message)|non-zero|get_exit_code"
     r"|pam_|xauth|[Xx]11|window size|\bpty\b|keepalive|jobacct|acct_gather|_gather\b|profil|accounting|oom|memcg|cgroup(?! (?:plugin|namespace|v))|rlimit|frequency|cpu.?freq|governor|usage|\bget\b.{0,40}\b(?:data|info)|env(?:ironment)? var|\bin environment\b|spank: required|pyxis: {3,}"
 )
 """What Slurm prints when a step ends, about limits and accounting, or below another message of its own."""

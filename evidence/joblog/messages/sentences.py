@@ -22,9 +22,19 @@ def names_error(text: str) -> bool:
 _SUBJECT = r"(?:The|This|That|These|Your|An?|All|Each|Every|Only|Option|Parameter|Argument|File|Number|Length|Input|[A-Z]{2,12}|-{1,2}\w[\w-]{0,40}|[\"'`]\S{1,200})\b[^;]{0,200}?"
 _STATE = r"(?:an? (?:valid|legal|known|recogni[sz]ed|supported|directory|file|number|integer|regular|multiple)|valid|defined|declared|recogni[sz]ed|supported|allowed|permitted|implemented|found|compatible|consistent|readable|writable|sorted|sufficient|equal|in (?:the )?(?:range|list|right format)|specified|initiali[sz]ed|accessible|executable|symmetric|positive|divisible)"
 _DONE_TO = r"(?:read|opened|found|used|parsed|converted|loaded|processed|created|written|determined|allocated|resolved|accessed|satisfied|continued|started|executed|applied|combined|located|reached|computed|calculated|inverted|solved|imported|initiali[sz]ed|larger|smaller|less|greater|negative|zero|empty|both|specified|given|set)"
+OBJECTS = r"(?:end|eof|EOF|tokens?|characters?|symbols?|values?|numbers?|lines?|keywords?|arguments?|options?|parameters?|formats?|types?|input|records?|sections?|strings?|responses?|status|exceptions?|syntax|dimensions?|sizes?|passwords?|versions?|order|files?|lengths?|usage|shapes?|indices|index|names?|definitions?|entry|entries|labels?|identifiers?|atoms?|ids?|declarations?|variables?|sequences?|columns?|fields?|memory|space|disk|data|points|processors|cores|slots|ranks|tasks)"
+"""What a program reads, and complains of."""
+_PARTS = r"(?:commands?|expressions?|statements?|keys?|references?|pointers?|licen[sc]es?|paths?|director(?:y|ies)|address(?:es)?|operations?|instructions?|functions?|modules?|devices?|configurations?|settings?|requests?|access|states?|permissions?|credentials|nodes?|elements?|namelists?|basis|units?|flags?|switch(?:es)?|modes?|methods?|library|libraries|dependency|dependencies|headers?|boundary|card)"
+_WORD_CHARS = r"[\w'\"./#()-]{1,40}"
+STATE = (
+    r"(?:(?i:panic)(?=\s?[:!(])|(?i:fatal|abort(?:ed|ing)?|failed|unexpected(?:ly)?|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
+    r"(?=\s?[:!(;,]|[.!]{0,3}$|\s(?:at|in|on|from|while|when|during|because|due|after|by|with|to|for|reading|writing|opening|loading|creating|parsing|allocating|initiali[sz]ing)\b"
+    rf"|\s(?:{_WORD_CHARS} ){{0,3}}?(?:{OBJECTS}|{_PARTS})(?:\W{{0,3}}$|[.!] |\s?[:,(;\"'\[<]|\s(?:in|at|on|for|of|to|from|with|is|must|name|type|format|given|specified|found|file|and|or)\b|\s[A-Z][A-Z\d_]{{1,40}}\b|\s\S{{0,40}}[./_\d'\"-])))"
+)
+"""A word for a state in front of what is in it: `Invalid option -x`. Alone it begins many a sentence: `Invalid molecules were dropped`."""
 _REFUSED = re.compile(
     r"(?!.*:$)(?:\[\w{1,60}\] )?(?:[\w./+-]{1,40}(?: [\w-]{1,20})?: )?(?:(?:Unexpected|Incorrect|Wrong|Too (?:many|few)|Incompatible|Inconsistent|Duplicate|Malformed|Not enough) "
-    r"(?:end|eof|EOF|tokens?|characters?|symbols?|values?|numbers?|lines?|keywords?|arguments?|options?|parameters?|formats?|types?|input|records?|sections?|strings?|responses?|status|exceptions?|syntax|dimensions?|sizes?|passwords?|versions?|order|files?|lengths?|usage|shapes?|indices|index|names?|definitions?|entry|entries|labels?|identifiers?|atoms?|ids?|declarations?|variables?|sequences?|columns?|fields?|memory|space|disk|data|points|processors|cores|slots|ranks|tasks)\b(?!.{0,80}[:=]\s{0,3}(?:\[\]|none|\d))|No such \w|Sorry, \w"
+    rf"{OBJECTS}\b(?!.{{0,80}}[:=]\s{{0,3}}(?:\[\]|none|\d))|No such \w|Sorry, \w"
     r"|Expected .{1,120}?(?:[,;]| but| and) (?:got|found|received|there)\b|(?!.*\b(?:no|any|without|simulat\w{2,4}|until|after|per)\b).{0,80}\b(?:(?:allocation|memory|malloc|open|read|write|convergence|license|network|authentication|communication|input|parse|system|internal|disk|lock|assertion|initiali[sz]ation|checksum|bus|segmentation|decoding) failure|(?:open|read|write|buffer|allocation|memory|parse|format|file) error|[Oo]ut of memory)[.!]?$"
     r"|No .{0,60}\b(?:files?|folder|directory|input|output|names?|sequences?|options?|arguments?|command|mode|path|reference|genome|structure|atoms?|parameters?|method|action|target|database|index|reads?|mesh|species|region)\b.{0,20} (?:specified|given|provided|supplied)[.!]{0,3}$|(?:No|no) (?:mesh|input|files?|data|reads?|sequences?|atoms?) found[.!]{0,3}$"
     rf"|{_SUBJECT}\b(?:(?:is|are|was|were)(?: not|n't) {_STATE}|(?:has|have)(?: not|n't) been (?:defined|declared|specified|initiali[sz]ed|implemented|allocated)|(?:do|does)(?: not|n't) (?:exist|match|contain|agree|fit|support|accept|conform|correspond|allow|have (?:enough|permission|the required|a valid))"
@@ -37,6 +47,16 @@ _RESOLVED = re.compile(
     re.IGNORECASE,
 )
 """What the program did instead."""
+_INSTEAD = re.compile(
+    r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|start|create|continue|proceed|assume|default|skip|disable|ignore|switch|download|run)"
+    r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required)\b)"
+    r"|\bFailed to load image Python extension\b",
+    re.IGNORECASE,
+)
+"""What the program does instead, in a clause of its own behind the complaint; and torchvision's warning about pictures."""
+_ENDS_ALL_THE_SAME = re.compile(
+    r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
+)
 _NOUNS = r"errors?|failures?|exceptions?|faults?|critical|severe|alerts?|fatal|nans?"
 _COMPOUND = re.compile(
     rf"^(?:(?!\b(?:{_NOUNS})\b).){{0,200}}\b(?:{_NOUNS})[ -](?:check(?:s|ing)?|correct(?:ion|ing)|handl(?:ing|ers?)|report(?:s|ing)?|log(?:s|ging)?|counters?|counts?|budget|rates?|estimat\w{{1,4}}|bars?|norms?|metrics?|toleran\w{{2,3}}|thresholds?|detection|recovery|propagation|analysis|model|bounds?|terms?|margins?"
@@ -63,22 +83,35 @@ def is_compound(text: str) -> bool:
     return _COMPOUND.search(text) is not None
 
 
+def is_resolved(text: str) -> bool:
+    """Whether the line reports what the program does instead of what it could not do: it goes on."""
+    return _INSTEAD.search(text) is not None and _ENDS_ALL_THE_SAME.search(text) is None
+
+
 def refuses(text: str) -> bool:
     """Whether a program refuses its input or its options in this sentence, and does nothing else instead."""
-    return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None
+    return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None and not is_resolved(text)
 
 
 _ABOVE_LINES = 3
 _WARNING = re.compile(
     r"(?:--> FOAM Warning\b.*|Warning messages?:|Message from routine \S{1,60}|[\W_]{0,40}(?:WARNINGS?|Warnings?|NOTE|Note)[\W_]{0,40})$"
 )
+_OF_PYTHON = re.compile(r"\S{1,400}\.py:\d{1,7}: \w{0,60}Warning: \S")
+_BODY_LINES = 6
+"""Python prints a warning behind its place; its text goes on to the next empty line, if there is one."""
 _PLACE_OF_WARNING = re.compile(r"\W*$|\s{2,}(?:From function|in file)\b")
 _CALLS_ITSELF = re.compile(r"\W{0,8}(?:(?i:fatal )?(?:ERROR|Error|error)|FATAL|Fatal|fatal)\b")
 
 
 def is_warned(text: str, before: Reversible[str]) -> bool:
-    """Whether the line is the text of a warning whose heading stands right above."""
+    """Whether the line is the text of a warning whose heading stands above."""
     if _CALLS_ITSELF.match(text):
         return False
+    for line in islice(reversed(before), _BODY_LINES):
+        if _OF_PYTHON.match(line.strip()):
+            return True
+        if not line.strip():
+            break
     above = (line for line in islice(reversed(before), _ABOVE_LINES) if not _PLACE_OF_WARNING.match(line))
     return _WARNING.match(next(above, "").strip()) is not None

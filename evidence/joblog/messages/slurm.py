@@ -161,9 +161,7 @@ _LSF_ENDS = {
     "MEMLIMIT": "slurm_oom", "SWAP": "slurm_oom", "PREEMPT": "slurm_preempted", "REQUEUE_OWNER": "slurm_requeued",
     "REQUEUE_ADMIN": "slurm_requeued", "THREADLIMIT": "process_terminated", "PROCESSLIMIT": "process_terminated",
 }  # fmt: skip
-_PBS = re.compile(
-    r"=>> PBS: job killed: (?P<what>walltime|cput|v?mem|pmem|pvmem) .{0,80}exceeded", re.IGNORECASE
-)
+_PBS = re.compile(r"=>> PBS: job killed: (?P<what>\w{2,24}) .{0,80}exceeded", re.IGNORECASE)
 _FIRST = re.compile(r"\d{1,9}")
 _CODE = re.compile(r"exited with exit code (\d{1,3})\b")
 SIGNALS = {
@@ -315,11 +313,13 @@ def _batch(record: Record) -> JobFinding | None:
     if found := _LSF.match(record.text):
         kind = _LSF_ENDS.get(found["why"], "slurm_cancelled")
     elif found := _PBS.match(record.text):
-        kind = "slurm_timeout" if found["what"].lower() in ("walltime", "cput") else "slurm_oom"
+        what = found["what"].lower()
+        over = "slurm_oom" if what.endswith("mem") else "process_terminated"
+        kind = "slurm_timeout" if what in ("walltime", "cput") else over
     else:
         return None
     if kind == "process_terminated":
-        # The limit on threads or processes is the job's own doing.
+        # The limit on threads, processes or cores is the job's own doing.
         return make(FACTS, kind, record, role=LineRole.END, domains=USER)
     return make(FACTS, kind, record)
 

@@ -1,0 +1,146 @@
+"""Lines that complain and go on: none of them ended the program, even where the log ends with one."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence import classify
+from probing_cluster.evidence.joblog import reader
+
+ABOVE = [f"reading part {n} of the input" for n in range(30)]
+
+
+def first_causes(*last: str) -> list[tuple[str, str]]:
+    """Kind and line of the first cause of a log that ends with `last`, the same on both ways of reading."""
+    lines = [*ABOVE, *last]
+    found = list(classify.classify_stream([line.encode() for line in lines], "joblog"))
+    assert found == [classify.joblog_json(f) for f in reader.read(lines)], "the two ways differ"
+    return [(f["kind"], lines[f["line"] - 1]) for f in found if f["first_cause"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Failed to import flash_attn, using sdpa",
+        "flash-attn is not installed, will use SDPA",
+        "apex is not installed. Reverting to non-apex mode",
+        "Unable to import Triton; using eager attention",
+        "Unable to find a valid checkpoint in /x, starting from scratch",
+        "Could not find config.yaml, creating one",
+        "Cannot find cuDNN frontend, will use the native kernel",
+        "ERROR: no cached tokens. Downloading the vocabulary",
+        "mytool: cannot open the cache, we will create a new one",
+        "/x/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: 'libjpeg.so.8: cannot open shared object file'",
+        "Failed to load image Python extension: 'libjpeg.so.8'",
+    ],
+)
+def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
+    """A node that dies in the job's first minute leaves such a line last, and the user would be blamed."""
+    assert not first_causes(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: cannot open x.dat, aborting",
+        "ERROR: no licence found. Exiting.",
+        "Error: cannot read the mesh, using the old one failed",
+        "Error: no such solver, exiting instead of using another",
+        "ERROR: using a negative time step is not allowed",
+    ],
+)
+def test_a_complaint_that_ends_the_program_counts(text: str) -> None:
+    assert first_causes(text) == [("program_error", text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fatal accidents per year: 12.3",
+        "Invalid SMILES were discarded",
+        "Failed docking poses go to failed.sdf",
+        "Missing data imputation with KNN",
+        "Panic selling index = 0.3",
+        "Aborted 3 of 10 trials (pruned)",
+        "Abort threshold set to 5",
+        "Undefined behaviour sanitizer disabled",
+        "missing keys: ['head.bias']",
+        "fatal: 12, injured: 40",
+        "Unexpected events are shown in red",
+        "Failed attempts per user over time",
+    ],
+)
+def test_an_adjective_in_front_is_no_error(text: str) -> None:
+    """Words for a bad state begin sentences about the data as well."""
+    assert not first_causes(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Invalid option -x",
+        "Missing input file mesh.dat",
+        "Illegal value in namelist CONTROL",
+        "Undefined variable 'x' in line 3",
+        "Failed to converge in 100 cycles",
+        "failed reading the restart file",
+        "Unsupported file format: .xyz",
+        "panic: runtime error: index out of range",
+        "Unexpected end of file in x.dat",
+        "Aborted: the licence server refuses",
+        "Unrecognized keyword FOO in section BAR",
+        "Missing required argument --data",
+        "Invalid expression. Check for mismatched delimiters.",
+    ],
+)
+def test_an_adjective_in_front_of_what_a_program_reads_is_one(text: str) -> None:
+    assert first_causes(text) == [("program_error", text)]
+
+
+def test_the_text_of_pythons_warning_is_no_error() -> None:
+    """scikit-learn's warning that its solver stopped stands at the end of many logs that go well."""
+    warning = (
+        "/e/sklearn/linear_model/_logistic.py:458: ConvergenceWarning: lbfgs failed to converge (status=1):",
+        "STOP: TOTAL NO. of ITERATIONS REACHED LIMIT.",
+        "",
+        "Increase the number of iterations (max_iter) or scale the data as shown in:",
+        "    https://scikit-learn.org/stable/modules/preprocessing.html",
+        "  n_iter_i = _check_optimize_result(",
+    )
+    assert not first_causes(*warning, "accuracy: 0.93")
+    assert not first_causes(*warning[:2])
+    assert first_causes(warning[0], "", warning[1])[0][1] == warning[1], "an empty line ends the warning"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Generated text: Error: the king could not be found in his castle.",
+        "Model output: terminate called after throwing an instance of 'std::bad_alloc'",
+        "model_response 3: RuntimeError: CUDA error: an illegal memory access was encountered",
+        "Predicted caption: Fatal error: the cat failed to start",
+    ],
+)
+def test_what_a_model_wrote_is_no_error_of_the_job(text: str) -> None:
+    assert not first_causes(text)
+
+
+def test_an_output_that_a_program_reports_may_be_the_error() -> None:
+    """`output:` alone stands in front of what a child process printed."""
+    text = "output: terminate called after throwing an instance of 'std::bad_alloc'"
+    assert first_causes(text) == [("host_memory_error", text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "slurmstepd: error: Unable to send job complete message: Unable to contact slurm controller",
+        "slurmstepd: error: Unable to send step complete message: Unable to contact slurm controller (connect failure)",
+    ],
+)
+def test_slurm_that_cannot_report_the_end_did_start_the_program(text: str) -> None:
+    assert not first_causes(text)
+    launch = (
+        "srun: error: Unable to create step for job 1: Unable to contact slurm controller (connect failure)"
+    )
+    assert first_causes(launch) == [("slurm_launch_failed", launch)]
