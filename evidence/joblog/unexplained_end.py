@@ -12,14 +12,16 @@ KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 """Ends that do not name their reason."""
 SIGNAL_LINES = 1_000
 """A launcher reports a signal at most so many lines before its ranks do."""
-_INTERRUPTED_LINES = 80
+_INTERRUPTED_LINES, _FAREWELL_LINES = 40, 80
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _HEAD_LINES = 2
+_HANDLER = re.compile(r"\*{3} SIG(?:TERM|INT) received at time=\d")
+"""A crash handler's report of a signal, which Ray's processes print before a farewell of many lines."""
 _RAISED = re.compile(
-    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting|.{0,400}\*{3} SIG(?:TERM|INT) received at time=\d"
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
 )
-"""An exception or a crash handler that reports a signal, or a launcher that ends with it."""
+"""An exception that reports a signal, or a launcher that ends with it."""
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 
@@ -44,7 +46,13 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
         if _is_near(f, last_line) and f.kind in ("interrupted", "process_terminated")
     ]
     ends = [held[i] for i in ended]
-    died = any("exit_code" in f.detail or "exit_string" in f.detail or _RAISED.match(f.message) for f in ends)
+    died = any(
+        "exit_code" in f.detail
+        or "exit_string" in f.detail
+        or _RAISED.match(f.message)
+        or _HANDLER.search(f.message)
+        for f in ends
+    )
     died = died or any(f.kind == "interrupted" for f in ends)
     # Processes lose those that were ended; their exceptions name no signal.
     died = died or (best is not None and best.kind == "python_consequence" and bool(ends))
@@ -73,7 +81,8 @@ def stall(
 
 
 def _is_near(finding: JobFinding, last_line: int) -> bool:
-    return 0 <= last_line - finding.line <= _INTERRUPTED_LINES and not finding.detail.get("survived")
+    most = _FAREWELL_LINES if _HANDLER.search(finding.message) else _INTERRUPTED_LINES
+    return 0 <= last_line - finding.line <= most and not finding.detail.get("survived")
 
 
 def _is_interrupted(

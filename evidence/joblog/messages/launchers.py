@@ -101,7 +101,6 @@ _APART_LINE = "MPI could not bring the job's processes together, or lost the con
 
 def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
     if found["level"] is None:
-        detail = {"stalled": True}
         domains = ("user_program", "system_software")
         return make(
             FACTS,
@@ -110,7 +109,7 @@ def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
             role=LineRole.OBSERVATION,
             domains=domains,
             meaning=_BUSY,
-            detail=detail,
+            detail={"stalled": True},
         )
     text = found["text"]
     if replaced := _REPLACED.match(text):
