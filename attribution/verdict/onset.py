@@ -120,10 +120,11 @@ def last_error(job_side: Iterable[records.HealthEvent]) -> records.HealthEvent |
     for error in found:
         detail = error.detail
         line, behind = digits.index(detail.get("line")), digits.index(detail.get("behind"))
-        is_cause = (
-            error.source == "joblog" and detail.get("first_cause") is True and detail.get("role") == "root"
-        )
-        if not is_cause or findings.find(error).role is not findings.FindingRole.OWN:
+        if error.source != "joblog" or detail.get("first_cause") is not True:
+            continue
+        if error.kind == "slurm_launch_failed" and detail.get("role") == "symptom":
+            return error  # a step that waited until the end
+        if detail.get("role") != "root" or findings.find(error).role is not findings.FindingRole.OWN:
             continue
         went_on = detail.get("survived") or detail.get("handled") or (behind or 0) > _NEAR_THE_END
         if not went_on and not any(n < (line or 0) for n in ends):

@@ -80,6 +80,18 @@ def test_an_error_that_the_output_ends_with_is_named_beside_the_limit(make):
     assert both.next_step == v.next_step
 
 
+@pytest.mark.parametrize(("role", "is_named"), [("symptom", True), ("observation", False)])
+def test_a_step_that_waited_until_the_limit_is_named_beside_it(make, role, is_named):
+    """Its resources were held by another step of the job: more time would not help. A step that began at last explains nothing."""
+    words = "srun: Job 6 step creation temporarily disabled, retrying (Requested nodes are busy)"
+    detail = {"role": role, "first_cause": is_named, "line": 1, "behind": 7}
+    waited = make.finding("slurm_launch_failed", 0.0, message=words, detail=detail)
+    v = make.judge(waited, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert v.cause == "time_limit"
+    assert (words in v.summary) is is_named
+    assert ("before you ask for more time" in v.next_step) is is_named
+
+
 def test_an_error_in_one_file_beside_steps_in_the_other_did_not_end_the_program(make):
     """A thread that uploads died, and wrote that into the error file; the training went on until the limit."""
     end = make.finding("slurm_timeout", 0.0, detail={"role": "end", "line": 5})
