@@ -136,3 +136,57 @@ def test_a_heading_of_that_level_leaves_the_cause_to_the_line_below_it() -> None
     head = "[NeMo E 2025-11-29 09:00:17 perf:110] The packed data is at odds with its index. What was found:"
     reason = "    invalid value 7 for field width"
     assert first([head, reason]) == ("program_error", reason, ["user_program"])
+
+
+RAISED = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: ninja process exited with non-zero status 1",
+        "RuntimeError: ffmpeg process exited with non-zero status 1: moov atom not found",
+        "RuntimeError: the ffmpeg process died",
+        "RuntimeError: license server is dead",
+        "RuntimeError: docker daemon is dead",
+        "ValueError: Found NaN in column 'price' of /data/x.csv",
+        "ValueError: NaN detected in column 'price' of /data/x.csv",
+        "ValueError: read_csv returned nan values",
+    ],
+)
+def test_a_tool_of_the_program_and_its_data_are_the_programs_own(line: str) -> None:
+    """Neither is a lost peer or a value that a GPU computed."""
+    assert first([*RAISED, line]) == ("python_exception", line, ALL[:1])
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("RuntimeError: Engine core process died unexpectedly", "python_consequence"),
+        ("RuntimeError: Worker process exited with non-zero status 1", "python_consequence"),
+        ("RuntimeError: vllm server process exited unexpectedly", "python_consequence"),
+        ("RuntimeError: Scheduler or detokenizer is dead", "python_consequence"),
+        ("RuntimeError: NaN detected", "nan_loss"),
+        ("RuntimeError: inf/nan detected in logits", "nan_loss"),
+        ("ValueError: found NaN in the gradients of layer 3", "nan_loss"),
+    ],
+)
+def test_a_process_of_the_program_itself_and_what_it_computes_are_not(line: str, kind: str) -> None:
+    found = first([*RAISED, line])
+    assert found is not None
+    assert found[:2] == (kind, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/opt/nvshmem/src/host/init.cu:33:5: warning: unused variable 'x'",
+        "/opt/nvshmem/src/host/init.cu:33: warning: unused variable 'x'",
+        "/opt/nvshmem/src/host/init.cu:33:5: note: declared here",
+        "/x/nvshmem_src/src/topo.cpp:nvshmemi_topo:470: NVSHMEM WARN IB HCA and GPU are not on the same NUMA",
+        "/x/nvshmem_src/src/topo.cpp:nvshmemi_topo:470: NVSHMEM INFO using mlx5_0",
+    ],
+)
+def test_a_compilers_warning_and_nvshmems_own_notes_are_no_failure_of_it(line: str) -> None:
+    text = f"building\n{line}\n[2/3] linking\nbuild finished\n"
+    assert not list(classify.classify_stream(io.BytesIO(text.encode()), "joblog"))
