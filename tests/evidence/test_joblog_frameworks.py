@@ -177,6 +177,47 @@ def test_a_process_of_the_program_itself_and_what_it_computes_are_not(line: str,
     assert found[:2] == (kind, line)
 
 
+NODE_DEAD = "(raylet) The node with node id: ab and address: 10.1.4.7 has been marked dead because the detector has missed too many heartbeats from it."
+RETRIED = "(raylet) Task f failed because its node died. The task will be retried."
+FINISHED = "all 100 tasks finished, 0 failed"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [RETRIED, FINISHED],
+        [RETRIED, RETRIED, FINISHED],
+        [NODE_DEAD, "autoscaler: removed idle node", FINISHED],
+    ],
+)
+def test_a_lost_node_whose_work_ray_begins_anew_is_no_cause_of_a_good_end(lines: list[str]) -> None:
+    assert first(lines) is None
+
+
+@pytest.mark.parametrize("line", [RETRIED, NODE_DEAD])
+@pytest.mark.parametrize(
+    "end",
+    [
+        [],
+        ["(autoscaler) Resized to 8 CPUs."],
+        ["waiting", "srun: error: n1: task 0: Exited with exit code 1"],
+        [
+            "waiting",
+            *RAISED,
+            "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+        ],
+        ["ERROR utils.py:42 -- The actor died unexpectedly", "class_name: W"],
+    ],
+)
+def test_a_lost_node_is_the_cause_where_the_job_ends_with_it_or_badly(line: str, end: list[str]) -> None:
+    assert first([line, *end]) == ("peer_lost", line, ALL)
+
+
+def test_a_programs_own_last_error_behind_a_retried_task_is_the_cause() -> None:
+    own = "solver: cannot open mesh.msh"
+    assert first([RETRIED, "working", own]) == ("program_error", own, ALL[:1])
+
+
 @pytest.mark.parametrize(
     "line",
     [
