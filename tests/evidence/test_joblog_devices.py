@@ -185,7 +185,7 @@ def test_a_request_that_names_a_path_is_no_file_server(lines: list[str], expecte
         "failed completions by status: IBV_WC_RETRY_EXC_ERR 0",
         "failed completions by status: IBV_WC_RETRY_EXC_ERR=0",
         "failed completions by status: IBV_WC_RETRY_EXC_ERR 0, IBV_WC_RNR_RETRY_EXC_ERR 0",
-        "completion errors: 0 IBV_WC_RETRY_EXC_ERR",
+        "completion errors by status: 0 IBV_WC_RETRY_EXC_ERR",
     ],
 )
 def test_a_count_of_no_failed_transfers_is_no_error(line: str) -> None:
@@ -194,6 +194,11 @@ def test_a_count_of_no_failed_transfers_is_no_error(line: str) -> None:
         found for found in reader.read([*ABOVE, line, "ok"]) if found.kind == "net_ib_completion_error"
     ]
     assert kind(line, "ok") is None
+
+
+@pytest.mark.parametrize("line", ["Failed to start the solver: rank 0", "Failed to read the mesh: errno 0"])
+def test_a_zero_that_counts_nothing_makes_no_statistic(line: str) -> None:
+    assert kind(line) == "program_error"
 
 
 def test_a_count_of_some_failed_transfers_is_one() -> None:
