@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from probing_cluster.core import digits
+
 MASK = "***"
 
 _PEM = re.compile(
@@ -207,7 +209,7 @@ def _end_of_secret(text: str, at: int, name: str, separator: str) -> int | None:
 def _is_secret(name: str, value: str, separator: str) -> bool:
     """Whether the value of the name is a secret: always, never, or if it looks like one."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    while words and (words[-1].isdigit() or (words[-1] in _STAGES and len(words) > 1)):
+    while words and (digits.is_number(words[-1]) or (words[-1] in _STAGES and len(words) > 1)):
         words.pop()
     if not words or (words[-1] in _ABOUT_ONE and words[-2:] != ["secret", "id"]):
         return False
