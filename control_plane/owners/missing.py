@@ -130,7 +130,7 @@ def mail_requests(service: context.Context, jobs: AbstractSet[int]) -> MailReque
             by_job[job_id] = MailRequest(
                 state=states[0], recipient=recipient, events=frozenset(events.split(","))
             )
-    return MailRequests(by_job=by_job, doubtful=found.forged | found.moving)
+    return MailRequests(by_job=by_job, doubtful=found.unclear)
 
 
 def _owed(

@@ -73,7 +73,9 @@ def test_a_job_whose_answer_is_doubtful_is_asked_for_again(
     """Jobs came or went while Slurm answered: that nobody asked for mail is not known."""
     alarmed.run_slurm.listing = RUNNING  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
-        doubtful = job_texts.JobTexts(texts={}, forged=frozenset({7}), moving=frozenset())
+        doubtful = job_texts.JobTexts(
+            texts={}, forged=frozenset({7}), neighbours=frozenset(), moving=frozenset()
+        )
         patch.setattr(job_texts, "of_jobs", lambda *_: doubtful)
         patch.setattr(job_texts, "listed", lambda *_: doubtful)
         minute(alarmed)
