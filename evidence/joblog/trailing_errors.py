@@ -45,6 +45,12 @@ _NO_WORD = re.compile(
     r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
 )
 """Lines that are no evidence of whether the program went on."""
+_DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
+"""The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
+_OF_TASK = re.compile(r"\b(?:Task|Future) exception was never retrieved$")
+"""asyncio's heading. The task is dead, so that a bad exit may come of it."""
+_HEADING_LINES = 2
+"""asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
 _ENDED_WELL = re.compile(
@@ -93,6 +99,10 @@ class TrailingErrors:
         self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
+        self._tasks: dict[int | None, int] = {}
+        """Line of asyncio's heading, for each rank whose ignored exception stands below one."""
+        self._task_died: JobFinding | None = None
+        """The first such exception within so many lines that a bad exit may come of it."""
         self.dropped = 0
         """Last line of an exception that Python ignored."""
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
@@ -136,6 +146,15 @@ class TrailingErrors:
     def ignored(self, record: Record) -> None:
         """The frames or the exception to come are of one that Python ignores and that ends nothing; `record` announces it."""
         self.dropped = record.line
+        if _OF_TASK.search(record.text):
+            if len(self._tasks) >= _MAX_RANKS:
+                self._tasks.clear()
+            self._tasks[record.rank] = record.line
+        elif (
+            grammar.TRACEBACK not in record.text
+            or record.line - self._tasks.get(record.rank, 0) > _HEADING_LINES
+        ):
+            self._tasks.pop(record.rank, None)
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
@@ -171,6 +190,8 @@ class TrailingErrors:
         if uncaught is False:
             self.dropped = record.line
             self._dropped_words.append(record.text.strip()[:_WORDS_CHARS])
+            if record.rank in self._tasks and not known:
+                self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
         if not _PLAIN.match(record.text):
@@ -200,6 +221,14 @@ class TrailingErrors:
         self._traced = 0
         self._progress = progress.LogProgress(self._recent)
 
+    def _hold_task(self, found: JobFinding | None) -> None:
+        """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
+        if found is None or found.role is not LineRole.ROOT:
+            return
+        if self._task_died is None or found.line - self._task_died.line > _LAST_LINES:
+            detail = {**found.detail, "unraised": True}
+            self._task_died = replace(found, role=LineRole.OBSERVATION, detail=detail)
+
     def hold_weak(self, found: JobFinding) -> None:
         """Hold a complaint of the tools around the program; the first one counts, until the program goes on."""
         if self._weak is not None and _AT_THE_END.search(found.message):
@@ -213,8 +242,13 @@ class TrailingErrors:
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
         """The held complaint that explains `found`.
 
-        The module system's explains a missing command or library, ssh's a launcher that did not reach a node.
+        The module system's explains a missing command or library, ssh's a launcher that did not reach a node, a dead task's an exit without a reason.
         """
+        died = self._task_died
+        if died is not None and found.kind in grammar.UNEXPLAINED_EXIT_KINDS:
+            self._task_died = None
+            if found.line - died.line <= _LAST_LINES:
+                return died
         if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
