@@ -8,6 +8,7 @@ from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages, python, sentences
@@ -17,7 +18,7 @@ _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
 _STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
-    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$"
+    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
 )
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
@@ -292,10 +293,12 @@ class TrailingErrors:
             return
         self._alike += text.split()[:3] == self._last.message.split()[:3]
         self._steps += progress.is_progress(text) or self._progress.after_line(text)
-        self._behind += self._behind < 0 or not _NO_WORD.match(text)
+        dump = _DUMPED.match(self._last.message) is not None
+        silent = _NO_WORD.match(text) or (dump and wrapper_lines.is_wrapper_line(text))
+        self._behind += self._behind < 0 or not silent
         self._traced += _WORKS.match(text) is not None
         word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail
-        most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
+        most = 0 if dump or self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         over = over or (word and self._traced >= _TRACED)
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
