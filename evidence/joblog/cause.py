@@ -356,8 +356,7 @@ class CauseCandidates:
         best = self.held[self.best]
         lines = behind(best.line)
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        thread = best.detail.get("thread") and not self._exited
-        if bare or (thread and any(map(progress.reports_success, lines))):
+        if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
