@@ -65,7 +65,7 @@ def stall(
 ) -> int | None:
     """Index of the first of the warnings in short succession about stalled ranks before the end at `last_line`.
 
-    Without one, of a lost store with which the log begins: nothing stands above it that could have ended well.
+    Without one, of a lost store with which the log begins: neither above nor below it stands anything that could have ended well.
     `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm ended the job; a single warning is then no proof of a hang.
     """
     stalls: list[int] = []
