@@ -47,6 +47,10 @@ def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
         "Error: cannot read the mesh, using the old one failed",
         "Error: no such solver, exiting instead of using another",
         "ERROR: using a negative time step is not allowed",
+        "Unable to open restart.chk. Starting over is disabled",
+        "ERROR: checkpoint /x/ckpt is corrupt, will start no further epochs",
+        "ERROR: config.yaml is missing. It will default to nothing",
+        "ERROR: cannot open /data/x.h5; it will create problems downstream",
     ],
 )
 def test_a_complaint_that_ends_the_program_counts(text: str) -> None:

@@ -48,8 +48,8 @@ _RESOLVED = re.compile(
 )
 """What the program did instead."""
 _INSTEAD = re.compile(
-    r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|start|create|continue|proceed|assume|default|skip|disable|ignore|switch|download|run)"
-    r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required)\b)"
+    r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|(?:start|create|continue|proceed|download|run)(?! (?:no|nothing)\b)|assume|default(?! to nothing\b)|skip|disable|ignore|switch)"
+    r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required|(?:is|are|was|were) disabled|problems?|trouble)\b)"
     r"|\bFailed to load image Python extension\b",
     re.IGNORECASE,
 )
