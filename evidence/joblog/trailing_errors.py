@@ -292,9 +292,10 @@ class TrailingErrors:
             self.hold(replace(self._last, line=line, message=message, detail=detail))
             return
         self._alike += text.split()[:3] == self._last.message.split()[:3]
-        self._steps += progress.is_progress(text) or self._progress.after_line(text)
+        step = progress.is_progress(text) or self._progress.after_line(text)
+        self._steps += step
         dump = _DUMPED.match(self._last.message) is not None
-        silent = _NO_WORD.match(text) or (dump and wrapper_lines.is_wrapper_line(text))
+        silent = _NO_WORD.match(text) or (dump and not step and wrapper_lines.is_wrapper_line(text))
         self._behind += self._behind < 0 or not silent
         self._traced += _WORKS.match(text) is not None
         word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail

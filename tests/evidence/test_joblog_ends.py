@@ -450,6 +450,7 @@ def kind_of_cause(*lines: str) -> str | None:
 def test_the_stacks_of_a_slow_program_are_no_error_where_it_goes_on() -> None:
     for stacks in (STACKS, STACKS[:3], STACKS + STACKS[:3]):
         assert kind_of_cause(*stacks, "saved model") is None
+        assert kind_of_cause(*stacks, "| step 7 | loss 2.5 |") is None
         assert kind_of_cause(*stacks, "saved model", EXITED) == "task_exit"
 
 
