@@ -99,17 +99,18 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = gpu_hardware.named(finding)
+        if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
+            finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
+        if self.settled:
+            self.held.append(finding)
+            return
         if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
         if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
-        if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
-            finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
-        if self.settled:
-            return
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
@@ -355,8 +356,7 @@ class CauseCandidates:
         best = self.held[self.best]
         lines = behind(best.line)
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        thread = best.detail.get("thread") and not self._exited
-        if bare or (thread and any(map(progress.reports_success, lines))):
+        if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
