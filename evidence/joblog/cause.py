@@ -206,7 +206,7 @@ class CauseCandidates:
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
 
-    def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
+    def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: str = "") -> None:
         """Make a warning about stalled ranks or a lost store the first cause, if nothing else explains the end at `last_line`; `unexplained_end.stall`."""
         if self.best is not None or self.settled:
             return

@@ -61,12 +61,13 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
 
 
 def stall(
-    held: Sequence[JobFinding], last_line: int, only_lists: Callable[[int], bool], *, ended: bool
+    held: Sequence[JobFinding], last_line: int, only_lists: Callable[[int], bool], *, ended: str
 ) -> int | None:
     """Index of the first of the warnings in short succession about stalled ranks before the end at `last_line`.
 
     Without one, of a lost store with which the log begins: neither above nor below it stands anything that could have ended well.
-    `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm ended the job; a single warning is then no proof of a hang.
+    `only_lists`: whether only lists of ranks follow a line. `ended`: the kind of Slurm's end of the job, if it
+    ended it: a single warning is then no proof of a hang, and who cancels a job whose step waits need not do so for that.
     """
     stalls: list[int] = []
     for i in range(len(held) - 1, -1, -1):
@@ -76,7 +77,8 @@ def stall(
             break
         stalls.append(i)
     if len(stalls) >= (_STALLS if ended else 1) and only_lists(held[stalls[0]].line):
-        return stalls[-1]
+        waits = held[stalls[-1]].kind == "slurm_launch_failed"
+        return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
     if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
         return None
     lines = [*(f.line for f in held), last_line]

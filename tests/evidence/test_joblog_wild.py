@@ -262,6 +262,12 @@ FOUND = [
         "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "srun: error: Unable to create step for job 9951: Job/step already completing or completed\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
     ),
     (
+        "a person cancelled a job whose step waited",
+        "slurm_cancelled",
+        {},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "slurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 ***\n",
+    ),
+    (
         "a step that waited and then began",
         None,
         {},
