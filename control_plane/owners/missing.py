@@ -5,10 +5,11 @@ Who asked for what is known to the controller only, while it holds the job: one 
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
@@ -18,9 +19,14 @@ from probing_cluster.reports import attempt_view
 from probing_cluster.reports.sending import headers
 from probing_cluster.slurm_plugins.live import job_texts
 
+LOG = logging.getLogger("probing.owners")
 _LATE = timedelta(minutes=5)
 """An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
 _EVERY_S = 2.0
+_MOST_LOOKS = 10
+"""Looks at an end whose job is in doubt. Each may be a listing, and a job whose owner forged another's line stays in doubt."""
+_End = tuple[int, datetime, str]
+"""Job, submission, Slurm's word."""
 _MAIL_REQUEST = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
 _STATE = re.compile(r" JobState=(\S+)(?= )")
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d+))?")
@@ -52,8 +58,10 @@ class MailRequests:
 class _Looked:
     """What the last look found."""
 
-    ends: AbstractSet[tuple[int, datetime, str]] = frozenset()
-    """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
+    ends: AbstractSet[_End] = frozenset()
+    """Ends of which it is known whether we owe a mail that Slurm does not send, or that were looked at often enough."""
+    n_looks: Mapping[_End, int] = field(default_factory=dict)
+    """Of ends whose jobs are in doubt."""
 
 
 def run(service: context.Context) -> None:
@@ -64,21 +72,42 @@ def run(service: context.Context) -> None:
 def _look(service: context.Context) -> int:
     now, looked = service.clock.now(), service.memory(_Looked)
     ends = list(_ends(service, release(service), now))
-    keys = {(a.job_id, a.submit_at, event) for a, event in ends}
-    new = [(a, event) for a, event in ends if (a.job_id, a.submit_at, event) not in looked.ends]
+    keys = {_key(attempt, event) for attempt, event in ends}
+    new = [(attempt, event) for attempt, event in ends if _key(attempt, event) not in looked.ends]
     if not new:
         looked.ends = keys
         return 0
     # Arrays get one summary, or with ARRAY_TASKS mails of their own.
     mailed = [(attempt, event) for attempt, event in new if attempt.array_task_id is None]
-    requests = mail_requests(service, {attempt.job_id for attempt, _ in mailed}).by_job
+    requests = mail_requests(service, {attempt.job_id for attempt, _ in mailed})
     put = sum(
         handover.put(service.config, owed)
         for attempt, event in mailed
-        for owed in _owed(attempt, event, requests, now)
+        for owed in _owed(attempt, event, requests.by_job, now)
     )
-    looked.ends = keys
+    looked.n_looks = _still_doubtful(mailed, requests.doubtful, looked.n_looks)
+    looked.ends = keys - looked.n_looks.keys()
     return put
+
+
+def _key(attempt: records.JobAttempt, event: str) -> _End:
+    return attempt.job_id, attempt.submit_at, event
+
+
+def _still_doubtful(
+    mailed: Iterable[tuple[records.JobAttempt, str]], doubtful: AbstractSet[int], n_looks: Mapping[_End, int]
+) -> dict[_End, int]:
+    """Ends to be looked at again, with the number of looks so far."""
+    again: dict[_End, int] = {}
+    for attempt, event in mailed:
+        if attempt.job_id in doubtful:
+            key = _key(attempt, event)
+            n = n_looks.get(key, 0) + 1
+            if n < _MOST_LOOKS:
+                again[key] = n
+            else:
+                LOG.info("job %d: %d answers of Slurm do not show what mail it asked for", key[0], n)
+    return again
 
 
 def release(service: context.Context) -> tuple[int, int, int]:
@@ -130,7 +159,7 @@ def mail_requests(service: context.Context, jobs: AbstractSet[int]) -> MailReque
             by_job[job_id] = MailRequest(
                 state=states[0], recipient=recipient, events=frozenset(events.split(","))
             )
-    return MailRequests(by_job=by_job, doubtful=found.forged | found.moving)
+    return MailRequests(by_job=by_job, doubtful=found.unclear)
 
 
 def _owed(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from probing_cluster.core import digits
+
 MASK = "***"
 
 _PEM = re.compile(
@@ -22,7 +24,10 @@ _PEM_LINE = re.compile(
 _PEM_END = re.compile(
     r"^[A-Za-z0-9+/]{1,76}={0,2}[ \t]{0,8}(?=\n-----END [A-Z0-9 ]{0,32}PRIVATE KEY)", re.MULTILINE
 )
-_IN_URL = re.compile(r"(?<=://)[^/\s\"'<>?#]{1,2048}@")
+_IN_URL = re.compile(
+    r"(?<=://)(?:[^/\s\"'<>?#]+@|(?!\[)[^/\s\"'<>?#:@]*:(?!\d{0,5}[/?#])[^\s\"'<>:@]*(?::(?!//)[^\s\"'<>:@]*)*@(?:[^/\s\"'<>?#@]*@)*)"
+)
+"""User and password, which may hold `/`, `?` and `#`. A host or a host and its port before one of these begins a path: that may hold `@`."""
 _IN_QUERY = re.compile(
     r"(?P<name>[?&](?:X-Amz-(?:Signature|Security-Token)|signature|sig|key|token)=)[^&\s\"'<>]+",
     re.IGNORECASE,
@@ -42,6 +47,18 @@ _USER = re.compile(
 )
 """Name and password as curl and wget take them; to other commands such an option is a user's and a group's number."""
 _CLIENTS = ("curl", "wget")
+_WANDB_LOGIN = re.compile(
+    r"(?P<name>\bwandb[ \t]{1,8}login(?:[ \t]{1,8}--?[\w-]{1,32}(?:=\S{0,256}|[ \t]{1,8}https?://\S{0,256})?){0,8}[ \t]{1,8}[\"']?)"
+    r"(?P<value>(?=[\w-]{0,64}\d)[\w-]{20,})"
+)
+"""A key as an argument by itself: long, with a digit."""
+_OPTION_P = re.compile(
+    r"(?P<name>(?<![\w.-])(?:sshpass(?:[ \t]{1,8}-(?:v|P[ \t]{0,8}\S{1,64})){0,4}[ \t]{1,8}-v{0,2}p[ \t]{0,8}"
+    r"|(?:docker|podman|nerdctl)[ \t]{1,8}login(?:[ \t]{1,8}(?!-p)[^\s;|&]{1,256}){0,12}[ \t]{1,8}-p[ \t=]{0,8}"
+    r"|(?:mysql|mariadb)(?:-?(?:admin|check|dump|import|show|slap))?(?:[ \t]{1,8}(?!-p)[^\s;|&]{1,256}){0,12}[ \t]{1,8}-p))"
+    r"(?!\d{1,5}:\d{1,5}(?!\S))(?P<value>(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s\"'])+)"
+)
+"""Commands whose `-p` is a password, MySQL's only without a blank behind it. `-p3306:3306` is a container's port."""
 _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?P<name>sk-|[sr]k_(?:live|test)_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|AIza|AKIA|ASIA|npm_|pypi-|eyJ)"
     r"(?P<rest>[\w-]{8,4096}(?:\.[\w-]{1,4096}){0,2})"
@@ -79,6 +96,8 @@ _PATH = re.compile(r"[\"']?[/~.]")
 _FEW_DIGITS = re.compile(r"[\"']?[\d.,_]{1,7}[kMGT%]?[\"']?(?=[\s,;)\]}]|$)")
 _CALL = re.compile(r"[A-Za-z_][\w.]{0,64}[(\[]")
 """The beginning of an expression in a line of code."""
+_WORDS_OF_PROSE = re.compile(r"[A-Za-z][a-z]{1,32}[ \t][a-z]{2,32}(?![^\s.,;])")
+"""Of credentials behind a colon: the reason of an error."""
 _HAS_DIGIT = re.compile(r"(?=[\"']?[\w./+=-]{0,64}\d)[\"']?[\w./+=-]{8}")
 
 _SECRETS = (
@@ -119,7 +138,7 @@ _STAGES = frozenset((
 
 
 _SIGNS = (
-    "pass", "pwd", "secret", "cred", "key", "token", "://", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "-----",
+    "pass", "pwd", "secret", "cred", "key", "token", "://", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "login", "mysql", "mariadb", "-----",
     "sk-", "sk_", "rk_", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_", "glpat", "xox", "aiza", "akia", "asia", "npm_", "pypi", "eyj",
 )  # fmt: skip
 """One of these, in small letters, is in every text that a pattern here changes, but for a line of a PEM key: most text has none."""
@@ -140,6 +159,8 @@ def _masked(text: str) -> str:
     text = _IN_URL.sub(f"{MASK}@", text)
     for pattern in (_IN_QUERY, _HEADER, _BEARER, _BASIC, *users):
         text = pattern.sub(rf"\g<name>{MASK}", text)
+    for pattern in (_WANDB_LOGIN, _OPTION_P):
+        text = pattern.sub(_of_command, text)
     text = _SET.sub(_of_set, text)
     return _without_named(_FORMS.sub(_of_form, text))
 
@@ -159,6 +180,10 @@ def _of_form(found: re.Match[str]) -> str:
         parts = re.split(r"[-_.]", rest)
         is_key = any(len(p) >= _LETTERS or (len(p) >= _MIXED and not p.isalpha()) for p in parts)
     return f"{name}{MASK}" if is_key else found[0]
+
+
+def _of_command(found: re.Match[str]) -> str:
+    return found[0] if _NO_SECRET.match(found["value"]) else f"{found['name']}{MASK}"
 
 
 def _of_set(found: re.Match[str]) -> str:
@@ -207,9 +232,11 @@ def _end_of_secret(text: str, at: int, name: str, separator: str) -> int | None:
 def _is_secret(name: str, value: str, separator: str) -> bool:
     """Whether the value of the name is a secret: always, never, or if it looks like one."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    while words and (words[-1].isdigit() or (words[-1] in _STAGES and len(words) > 1)):
+    while words and (digits.is_number(words[-1]) or (words[-1] in _STAGES and len(words) > 1)):
         words.pop()
     if not words or (words[-1] in _ABOUT_ONE and words[-2:] != ["secret", "id"]):
+        return False
+    if words[-1].startswith("cred") and separator == ":" and _WORDS_OF_PROSE.match(value):
         return False
     if any(word.endswith(_SECRETS) for word in words):
         return not (words[-1].endswith("pwd") and _PATH.match(value))

@@ -97,17 +97,18 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = gpu_hardware.named(finding)
+        if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
+            finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
+        if self.settled:
+            self.held.append(finding)
+            return
         if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
         if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
-        if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
-            finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
-        if self.settled:
-            return
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
@@ -203,7 +204,7 @@ class CauseCandidates:
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
 
-    def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
+    def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: str = "") -> None:
         """Make a warning about stalled ranks or a lost store the first cause, if nothing else explains the end at `last_line`; `unexplained_end.stall`."""
         if self.best is not None or self.settled:
             return
@@ -357,8 +358,7 @@ class CauseCandidates:
             self.best = None
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        thread = best.detail.get("thread") and not self._exited
-        if bare or (thread and any(map(progress.reports_success, lines))):
+        if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}

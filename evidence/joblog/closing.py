@@ -107,7 +107,7 @@ _A_WORD = re.compile(r"[A-Za-z]{2,}")
 _REASON = re.compile(r"\s{0,12}(?:[Rr]eason|REASON|[Cc]ause|CAUSE)\s?: ?[^\W\d]")
 """A reason that a code prints below the line that it stops."""
 _LISTS = re.compile(
-    r"^\s*$|^frame #\d|^Exception raised from \S|: Job/step already completing or completed$|(?:^|[\s:>])(?:(?:[Ss]talled|[Mm]issing) (?:ranks|ops|tensors)\b|\d{1,8}: ?\[|\[missing ranks:)"
+    r"^\s*$|^frame #\d|^Exception raised from \S|: Job/step already completing or completed$|\bTCPStore\.cpp:\d|\bflag on TCPStore\b|(?:^|[\s:>])(?:(?:[Ss]talled|[Mm]issing) (?:ranks|ops|tensors)\b|\d{1,8}: ?\[|\[missing ranks:)"
 )
 _BOX_LINES = 6
 _RULE = re.compile(r"\s{0,8}[-=*#!]{8,120}\s*$")

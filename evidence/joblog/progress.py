@@ -302,14 +302,16 @@ def succeeded(text: str) -> bool:
 
 
 _SUCCESS = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?)\b|n't)).*\b(?:success(?:ful(?:ly)?)?|succeeded|passed|completed?|converged|normal(?:ly)? terminat\w{1,4}|terminated normally)\b",
+    r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|job|script|stages?|tasks?|workers?)\b|n't))"
+    r".*(?:\b(?:complet|finish|end|exit|terminat|conclud|train|stopp?)\w{0,3} (?:\w{1,20} ){0,2}?success(?:fully)?\b|\bsuccessfully (?:complet|finish|end|exit|terminat|conclud|train)\w{1,3}\b|\bsucceeded\b|\ball (?:\w{1,20} )?tests passed\b|\bnormal(?:ly)? terminat\w{1,4}\b|\bterminated normally\b)",
     re.IGNORECASE,
 )
+"""A whole program's good end. Scripts print `completed`, `done` and `finished` after a failure, too, and parts of the work succeed before one."""
 
 
 def reports_success(text: str) -> bool:
-    """Whether the program reports that its work ended well. A script prints `done` and `finished` after a failure, too."""
-    return _SUCCESS.match(text) is not None
+    """Whether the program, or its launcher, reports that its whole work ended well."""
+    return succeeded(text) or _SUCCESS.match(text) is not None
 
 
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")

@@ -251,7 +251,7 @@ class JobLogReader:
         if self._candidates.best is None and (word := self._tail.reason_for(finding)):
             self._candidates.add(word)
         if finding.role is LineRole.END:
-            self._candidates.take_stall(finding.line, self._tail.only_lists, ended=True)
+            self._candidates.take_stall(finding.line, self._tail.only_lists, ended=finding.kind)
         self._candidates.add(finding)
 
     def _take_last(self, *, at_exit: bool = False) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages, python, sentences
@@ -17,7 +18,7 @@ _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
 _STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
-    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$"
+    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
 )
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
@@ -45,6 +46,12 @@ _NO_WORD = re.compile(
     r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
 )
 """Lines that are no evidence of whether the program went on."""
+_DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
+"""The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
+_OF_TASK = re.compile(r"\b(?:Task|Future) exception was never retrieved$")
+"""asyncio's heading. The task is dead, so that a bad exit may come of it."""
+_HEADING_LINES = 2
+"""asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
 _ENDED_WELL = re.compile(
@@ -93,6 +100,10 @@ class TrailingErrors:
         self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
+        self._tasks: dict[int | None, int] = {}
+        """Line of asyncio's heading, for each rank whose ignored exception stands below one."""
+        self._task_died: JobFinding | None = None
+        """The first such exception within so many lines that a bad exit may come of it."""
         self.dropped = 0
         """Last line of an exception that Python ignored."""
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
@@ -136,6 +147,15 @@ class TrailingErrors:
     def ignored(self, record: Record) -> None:
         """The frames or the exception to come are of one that Python ignores and that ends nothing; `record` announces it."""
         self.dropped = record.line
+        if _OF_TASK.search(record.text):
+            if len(self._tasks) >= _MAX_RANKS:
+                self._tasks.clear()
+            self._tasks[record.rank] = record.line
+        elif (
+            grammar.TRACEBACK not in record.text
+            or record.line - self._tasks.get(record.rank, 0) > _HEADING_LINES
+        ):
+            self._tasks.pop(record.rank, None)
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
@@ -171,6 +191,8 @@ class TrailingErrors:
         if uncaught is False:
             self.dropped = record.line
             self._dropped_words.append(record.text.strip()[:_WORDS_CHARS])
+            if record.rank in self._tasks and not known:
+                self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
         if not _PLAIN.match(record.text):
@@ -200,6 +222,14 @@ class TrailingErrors:
         self._traced = 0
         self._progress = progress.LogProgress(self._recent)
 
+    def _hold_task(self, found: JobFinding | None) -> None:
+        """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
+        if found is None or found.role is not LineRole.ROOT:
+            return
+        if self._task_died is None or found.line - self._task_died.line > _LAST_LINES:
+            detail = {**found.detail, "unraised": True}
+            self._task_died = replace(found, role=LineRole.OBSERVATION, detail=detail)
+
     def hold_weak(self, found: JobFinding) -> None:
         """Hold a complaint of the tools around the program; the first one counts, until the program goes on."""
         if self._weak is not None and _AT_THE_END.search(found.message):
@@ -213,8 +243,13 @@ class TrailingErrors:
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
         """The held complaint that explains `found`.
 
-        The module system's explains a missing command or library, ssh's a launcher that did not reach a node.
+        The module system's explains a missing command or library, ssh's a launcher that did not reach a node, a dead task's an exit without a reason.
         """
+        died = self._task_died
+        if died is not None and found.kind in grammar.UNEXPLAINED_EXIT_KINDS:
+            self._task_died = None
+            if found.line - died.line <= _LAST_LINES:
+                return died
         if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
@@ -257,11 +292,14 @@ class TrailingErrors:
             self.hold(replace(self._last, line=line, message=message, detail=detail))
             return
         self._alike += text.split()[:3] == self._last.message.split()[:3]
-        self._steps += progress.is_progress(text) or self._progress.after_line(text)
-        self._behind += self._behind < 0 or not _NO_WORD.match(text)
+        step = progress.is_progress(text) or self._progress.after_line(text)
+        self._steps += step
+        dump = _DUMPED.match(self._last.message) is not None
+        silent = _NO_WORD.match(text) or (dump and not step and wrapper_lines.is_wrapper_line(text))
+        self._behind += self._behind < 0 or not silent
         self._traced += _WORKS.match(text) is not None
         word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail
-        most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
+        most = 0 if dump or self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         over = over or (word and self._traced >= _TRACED)
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 
-from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.messages import coordination
 
@@ -72,12 +73,13 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
 
 
 def stall(
-    held: Sequence[JobFinding], last_line: int, only_lists: Callable[[int], bool], *, ended: bool
+    held: Sequence[JobFinding], last_line: int, only_lists: Callable[[int], bool], *, ended: str
 ) -> int | None:
     """Index of the first of the warnings in short succession about stalled ranks before the end at `last_line`.
 
-    Without one, of a lost store with which the log begins: nothing stands above it that could have ended well.
-    `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm ended the job; a single warning is then no proof of a hang.
+    Without one, of a lost store with which the log begins: neither above nor below it stands anything that could have ended well.
+    `only_lists`: whether only lists of ranks follow a line. `ended`: the kind of Slurm's end of the job, if it
+    ended it: a single warning is then no proof of a hang, and who cancels a job whose step waits need not do so for that.
     """
     stalls: list[int] = []
     for i in range(len(held) - 1, -1, -1):
@@ -87,9 +89,28 @@ def stall(
             break
         stalls.append(i)
     if len(stalls) >= (_STALLS if ended else 1) and only_lists(held[stalls[0]].line):
-        return stalls[-1]
-    begins = bool(held) and held[0].kind == "store_lost" and held[0].line <= _HEAD_LINES
-    return 0 if begins and not ended else None
+        waits = held[stalls[-1]].kind == "slurm_launch_failed"
+        return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
+    if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
+        return None
+    lines = [*(f.line for f in held), last_line]
+    near = all(behind - line <= _STALL_LINES for line, behind in pairwise(lines))
+    return 0 if near and only_lists(held[0].line) else None
+
+
+def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str]) -> bool:
+    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread.
+
+    What Slurm ended did not end well. A batch script's farewell and the report of another rank prove nothing.
+    """
+    if not best.detail.get("thread") or any(f.role is LineRole.END and f.line > best.line for f in held):
+        return False
+    for line in lines:
+        record = labels.bare(0, line)
+        of_another = record.rank not in (None, best.rank)
+        if not of_another and progress.reports_success(record.text):
+            return True
+    return False
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

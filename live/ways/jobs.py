@@ -57,7 +57,7 @@ def find(text: str, slurm: settings.SlurmSettings, run: commands.Runner | None =
     job_name = f"{ref.job}_{ref.task}" if ref.task is not None else str(ref.job)
     run = run or commands.SlurmCommands(settings=slurm)
     shown = job_texts.named(run, job_name)
-    for job_id in shown.forged | shown.moving:
+    for job_id in shown.unclear:
         job_texts.require(shown, job_id)
     found = [live_text.job(text) for text in shown.texts.values()]
     found = [j for j in found if ref.offset is None or j.het_offset == ref.offset]

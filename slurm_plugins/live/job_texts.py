@@ -17,7 +17,7 @@ from probing_cluster.core.record import doc, record
 from probing_cluster.slurm_plugins import commands
 
 MOST_ALONE = 32
-"""Forged jobs of one listing that are asked for one by one, and as many moving ones: a name has room for the lines of many others."""
+"""Forged jobs of one listing that are asked for one by one, and as many others: a name has room for the lines of many others."""
 MOST_NAMED = 8
 """Jobs that are asked for one by one; more are looked up in one listing, which on a large cluster has tens of thousands."""
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
@@ -30,26 +30,38 @@ class JobTexts:
 
     texts: Mapping[int, str] = doc("raw job id to the job's text, line breaks that its owner wrote included")
     forged: frozenset[int] = doc("jobs whose line, or the line behind theirs, stands there twice")
-    moving: frozenset[int] = doc(
-        "other jobs that came or went meanwhile, and jobs before the line of one: it may have been written into their names"
+    neighbours: frozenset[int] = doc(
+        "jobs that were there all the time, before the line of one that came or went: it may have been written into their names"
     )
+    moving: frozenset[int] = doc("other jobs that came or went meanwhile")
+
+    @property
+    def unclear(self) -> frozenset[int]:
+        """Jobs of which the answer does not show what Slurm wrote."""
+        return self.forged | self.neighbours | self.moving
 
 
 def listed(run: commands.Runner, wanted: AbstractSet[int] | None = None) -> JobTexts:
-    """Every job that the controller has. Of the wanted forged ones the first `MOST_ALONE` are asked for alone, and of the moving ones as many.
+    """Every job that the controller has. Of the wanted forged ones the first `MOST_ALONE` are asked for alone, and of the others as many.
 
-    Many jobs that come or go take no turn from forged ones, nor these from them. A moving job that is left out is in the next listing.
+    Many jobs that come or go take no turn from forged ones, nor these from them. Their neighbours come first: they run on, and are not there
+    if they are left out. A moving job that is left out is in the next listing.
     """
     found = _read(run, ("jobs",), (), MOST_ALONE)
-    texts, unclear = dict(found.texts), set[int]()
-    for kind in (found.forged, found.moving):
-        unclear |= kind
-        for job_id in sorted(kind if wanted is None else kind & wanted)[:MOST_ALONE]:
+    texts, unclear = dict(found.texts), set(found.unclear)
+    for kinds in ((found.forged,), (found.neighbours, found.moving)):
+        chosen = [job_id for kind in kinds for job_id in sorted(kind if wanted is None else kind & wanted)]
+        for job_id in chosen[:MOST_ALONE]:
             alone = named(run, str(job_id))
-            if job_id not in alone.forged | alone.moving:
+            if job_id not in alone.unclear:
                 unclear.discard(job_id)
                 texts |= {job_id: alone.texts[job_id]} if job_id in alone.texts else {}
-    return JobTexts(texts=texts, forged=found.forged & unclear, moving=found.moving & unclear)
+    return JobTexts(
+        texts=texts,
+        forged=found.forged & unclear,
+        neighbours=found.neighbours & unclear,
+        moving=found.moving & unclear,
+    )
 
 
 def named(run: commands.Runner, name: str) -> JobTexts:
@@ -60,7 +72,7 @@ def named(run: commands.Runner, name: str) -> JobTexts:
         return _read(run, ("job", name), ("-j", name), 0)
     # Slurm was asked for this job and shows one line: whatever else stands there is the job's.
     texts = {int(m[1]): text[m.start() :].rstrip("\n") for m in starts}
-    return JobTexts(texts=texts, forged=frozenset(), moving=frozenset())
+    return JobTexts(texts=texts, forged=frozenset(), neighbours=frozenset(), moving=frozenset())
 
 
 def of_jobs(run: commands.Runner, wanted: AbstractSet[int]) -> JobTexts:
@@ -73,6 +85,7 @@ def of_jobs(run: commands.Runner, wanted: AbstractSet[int]) -> JobTexts:
     return JobTexts(
         texts={job_id: text for found in answers for job_id, text in found.texts.items() if job_id in wanted},
         forged=frozenset(job_id for found in answers for job_id in found.forged & wanted),
+        neighbours=frozenset(job_id for found in answers for job_id in found.neighbours & wanted),
         moving=frozenset(job_id for found in answers for job_id in found.moving & wanted),
     )
 
@@ -81,6 +94,10 @@ def require(found: JobTexts, job_id: int) -> None:
     """Raise MalformedInput if the answer does not show what Slurm wrote of the job."""
     if job_id in found.forged:
         raise errors.MalformedInput(f"job {job_id}: a line that looks like a job's was written into the text")
+    if job_id in found.neighbours:
+        raise errors.MalformedInput(
+            f"job {job_id}: the line of a job that came or went stands behind its text; ask again"
+        )
     if job_id in found.moving:
         raise errors.MalformedInput(f"job {job_id}: jobs came or went while Slurm listed it; ask again")
 
@@ -98,29 +115,41 @@ def cut(text: str, before: AbstractSet[int], after: AbstractSet[int]) -> JobText
     twice = {job_id for job_id, n in n_lines.items() if n > 1}
     ends = [*(start for _, start in starts[1:]), len(text)]
     texts: dict[int, str] = {}
-    forged = set(twice)
+    forged, neighbours = set(twice), set[int]()
     for (job_id, start), next_id, end in zip(starts, [*ids[1:], None], ends, strict=True):
         if next_id in twice:
             forged.add(job_id)
-        elif job_id in lasting - twice and (next_id is None or next_id in lasting):
+        elif job_id not in lasting - twice:
+            continue
+        elif next_id is None or next_id in lasting:
             texts[job_id] = text[start:end].rstrip("\n")
+        else:
+            neighbours.add(job_id)
     return JobTexts(
-        texts=texts, forged=frozenset(forged), moving=frozenset(n_lines.keys() - texts.keys() - forged)
+        texts=texts,
+        forged=frozenset(forged),
+        neighbours=frozenset(neighbours),
+        moving=frozenset(n_lines.keys() - texts.keys() - forged - neighbours),
     )
 
 
 def _read(run: commands.Runner, show: tuple[str, ...], choice: tuple[str, ...], most: int) -> JobTexts:
-    """A text between two lists of ids. If more than `most` jobs are moving, a second one adds those that are there by then."""
+    """A text between two lists of ids. If more than `most` jobs move or are beside one, a second one adds those that are there by then."""
     before = _ids(run, choice)
     text = _shown(run, *show)
     after = _ids(run, choice)
     first = cut(text, before, after)
-    if len(first.moving) <= most:
+    if len(first.neighbours | first.moving) <= most:
         return first
     text = _shown(run, *show)
     second = cut(text, after, _ids(run, choice))
     texts = {**first.texts, **second.texts}
-    return JobTexts(texts=texts, forged=second.forged - texts.keys(), moving=second.moving - texts.keys())
+    return JobTexts(
+        texts=texts,
+        forged=second.forged - texts.keys(),
+        neighbours=second.neighbours - texts.keys(),
+        moving=second.moving - texts.keys(),
+    )
 
 
 def _ids(run: commands.Runner, choice: tuple[str, ...]) -> frozenset[int]:

@@ -133,11 +133,11 @@ class CommandLive:
     def _trusted(self, listing: job_texts.JobTexts) -> list[live_records.LiveJob]:
         """Every job that can be read; each of the others is logged once while it stays in the listing.
 
-        A job that came or went while Slurm listed it is none of them: as a moment earlier or later, it is not there.
+        A job that came or went while Slurm listed it, and was not asked for alone, is none of them: as a moment earlier or later, it is not there.
         """
         found: list[live_records.LiveJob] = []
         left_out: dict[int, str] = {}
-        for job_id in [*listing.texts, *sorted(listing.forged)]:
+        for job_id in [*listing.texts, *sorted(listing.forged | listing.neighbours)]:
             try:
                 job_texts.require(listing, job_id)
                 found.append(live_text.job(listing.texts[job_id]))

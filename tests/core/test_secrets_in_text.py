@@ -40,6 +40,17 @@ PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE 
         ("curl -s -u a:b https://host", "curl -s -u *** https://host"),
         ("curl --user 'a:b' https://host", "curl --user '***' https://host"),
         ("cannot reach https://bob:pw@host/x", "cannot reach https://***@host/x"),
+        ("postgresql://u:p/w@h/db, redis://:p?w#x@h", "postgresql://***@h/db, redis://***@h"),
+        ("s3://AKIAIOSFODNN7EXAMPLE:wJalr/XUtn@bucket/a@b", "s3://***@bucket/a@b"),
+        ("amqp://u:p/w@x@h/y@z", "amqp://***@h/y@z"),
+        (f"+ wandb login {RANDOM}", "+ wandb login ***"),
+        (f"wandb login --relogin --host https://h '{RANDOM}'", "wandb login --relogin --host https://h '***'"),
+        ("huggingface-cli login --token X", "huggingface-cli login --token ***"),
+        ("sshpass -p x ssh h; sshpass -v -px ssh h", "sshpass -p *** ssh h; sshpass -v -p*** ssh h"),
+        ("sshpass -p 'a b'c ssh h", "sshpass -p *** ssh h"),
+        ("/usr/bin/mysql -u root -px db", "/usr/bin/mysql -u root -p*** db"),
+        ("mysqldump -P 3306 db -px | gzip", "mysqldump -P 3306 db -p*** | gzip"),
+        ("docker login -u a -p x host", "docker login -u a -p *** host"),
         ("GET https://host/x?n=1&token=abc&m=2", "GET https://host/x?n=1&token=***&m=2"),
         (f"no access for sk-{RANDOM}.", "no access for sk-***."),
         ("bad key sk-proj-AbC9dEfGhIjKl_mn", "bad key sk-***"),
@@ -91,6 +102,12 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
         "ACGT" * 17,
         f"d41d8cd98f00b204e9800998ecf8427e{'0' * 32}",
         "http://host:8080/a?mail=x@y",
+        "https://host/path/a@b http://host:8080/a@b http://[::1]:8080/a@b nfs://host:/a@b oci://h:5000/i@sha256:0a",
+        "run wandb login again, wandb login --relogin, wandb login $WANDB_API_KEY",
+        "mysql -p db, mysql -p$PW db, sshpass -p $PW ssh h, sshpass -e ssh h",
+        "docker run --name mysql -p3306:3306 mysql:8",
+        "mysql -u root; mkdir -pv x",
+        "slurmstepd: error: credential: Invalid job credential",
     ],
 )
 def test_what_only_sounds_like_a_secret_stays(text: str) -> None:
@@ -102,7 +119,7 @@ _PARTS = st.sampled_from(
     [
         *"aZ1 =:'\"`\\[](){}<>,;&?@/._-*$\n\t|",
         *("***", "password", "pwd", "API_KEY", "key", "token", "secret", "--token", "pass", "None", "://", "user:pw@"),
-        *("Authorization", "Bearer ", "Basic ", "token ", "curl -u ", "setenv ", "sk-", "hf_", "ghp_", "AKIA", "eyJ"),
+        *("Authorization", "Bearer ", "Basic ", "token ", "curl -u ", "setenv ", "wandb login ", "mysql -p", "sshpass -p ", "login -p ", "docker ", "sk-", "hf_", "ghp_", "AKIA", "eyJ"),
         *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", RANDOM, RANDOM.upper(), "str =", " = ", ": ", "\u00e4"),
     ]
 )  # fmt: skip
@@ -142,6 +159,7 @@ def test_no_text_before_it_hides_a_secret(before: str, name: str) -> None:
     [
         "a", "A1a", "=", " ", "\n", '"', "\\", "-", "*", "://", "@", "key", "key=", "key ", "x.key_", "secret", "password=", 'password="', "token: ",
         "api_key=None ", "pwd=/", "sk-", "hf_a", "eyJa.", "curl ", "curl -u a", "Authorization: ", "Bearer ", "basic 1", "setenv a ", "?key=",
+        "://a:", "://a:b@", ":x/", "wandb login ", "wandb login --a=", "sshpass -P a ", "sshpass -p", "mysql ", "mysql -p", "docker login a ",
         "-----", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "A1a\n", "<a ", "$A",
     ],
 )  # fmt: skip

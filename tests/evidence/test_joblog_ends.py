@@ -426,3 +426,48 @@ def test_an_account_that_the_host_does_not_know_is_the_sites() -> None:
         f for f in reader.read(["srun: error: task 0 launch failed: User not found on host"]) if f.first_cause
     ]
     assert (found.kind, found.domains) == ("slurm_launch_failed", ("system_software",))
+
+
+FRAMES = [
+    "Timeout (0:05:00)!",
+    *(f"{head} (most recent call first):\n{frame}\n" for head, frame in (
+        ("Thread 0x00007f1234567890 [pt_data_pin]", '  File "a.py", line 10 in wait'),
+        ("Thread 0x00007f1234567891", '  File "a.py", line 12 in wait'),
+        ("Thread 0x00007f1234567892", '  File "a.py", line 14 in wait'),
+        ("Thread 0x00007f1234567893", '  File "a.py", line 16 in wait'),
+        ("Current thread 0x00007f1234567894", '  File "t.py", line 10 in step\n  File "t.py", line 20 in <module>'),
+    )),
+]  # fmt: skip
+STACKS = "\n".join(FRAMES).splitlines()
+"""What faulthandler prints, each few minutes or once before it ends the program."""
+EXITED = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+def kind_of_cause(*lines: str) -> str | None:
+    return next((f.kind for f in reader.read(lines) if f.first_cause), None)
+
+
+def test_the_stacks_of_a_slow_program_are_no_error_where_it_goes_on() -> None:
+    for stacks in (STACKS, STACKS[:3], STACKS + STACKS[:3]):
+        assert kind_of_cause(*stacks, "saved model") is None
+        assert kind_of_cause(*stacks, "| step 7 | loss 2.5 |") is None
+        assert kind_of_cause(*stacks, "saved model", EXITED) == "task_exit"
+
+
+def test_the_stacks_of_a_program_that_its_deadline_ended_are_its_error() -> None:
+    """Nothing but them, and what a launcher and a batch script add, stands below."""
+    for last in ([], [EXITED], ["Job finished at Mon"], [*STACKS, EXITED]):
+        assert kind_of_cause(*STACKS, *last) == "program_error"
+
+
+@pytest.mark.parametrize(
+    "text", ["x.sh: line 12: 123 Segmentation fault ./a", "[rank7]: task 7: Aborted", EXITED]
+)
+def test_exits_behind_the_settled_cause_are_passed_on(text: str) -> None:
+    """The cause is named after so many findings; the largest jobs print more exits than that."""
+    crash = "x.sh: line 12: 123 Segmentation fault ./a"
+    lines = [crash] * (reader.MAX_HELD + 1) + [text, crash]
+    found = list(reader.read(lines))
+    assert [f.line for f in found if f.line <= reader.MAX_HELD + 1] == list(range(1, reader.MAX_HELD + 2))
+    assert found[-1].line == len(lines), "the last one was lost"
+    assert [f.line for f in found if f.first_cause] == [1]

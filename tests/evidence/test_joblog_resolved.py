@@ -47,6 +47,10 @@ def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
         "Error: cannot read the mesh, using the old one failed",
         "Error: no such solver, exiting instead of using another",
         "ERROR: using a negative time step is not allowed",
+        "Unable to open restart.chk. Starting over is disabled",
+        "ERROR: checkpoint /x/ckpt is corrupt, will start no further epochs",
+        "ERROR: config.yaml is missing. It will default to nothing",
+        "ERROR: cannot open /data/x.h5; it will create problems downstream",
     ],
 )
 def test_a_complaint_that_ends_the_program_counts(text: str) -> None:
@@ -144,3 +148,13 @@ def test_slurm_that_cannot_report_the_end_did_start_the_program(text: str) -> No
         "srun: error: Unable to create step for job 1: Unable to contact slurm controller (connect failure)"
     )
     assert first_causes(launch) == [("slurm_launch_failed", launch)]
+
+
+def test_the_text_of_a_warning_ends_with_the_line_of_source_below_it() -> None:
+    """Python prints no empty line behind a warning: what follows is the program's own."""
+    warned = ["/x/x.py:3: UserWarning: old", "the part below it", "  warnings.warn(text)"]
+    last = "solver: cannot open mesh.msh"
+    assert first_causes(*warned, "starting", "read 3 files", last) == [("program_error", last)]
+    assert not first_causes(
+        "/x/x.py:3: UserWarning: old", "solver: cannot open mesh.msh", "  warnings.warn(text)"
+    )

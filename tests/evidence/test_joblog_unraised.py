@@ -24,6 +24,7 @@ HEADINGS = [
     ["Task exception was never retrieved", "future: <Task finished name='Task-1' coro=<f() done>>"],
     ["ERROR:asyncio:Future exception was never retrieved", "future: <Future finished exception=OSError()>"],
 ]
+EXITED = "srun: error: n4: task 0: Exited with exit code 1"
 THREAD = "Exception in thread Thread-3 (_monitor):"
 
 
@@ -75,11 +76,64 @@ def test_an_ignored_error_of_the_hardware_stays() -> None:
 def test_a_process_outlives_the_exception_of_its_thread(exception: str) -> None:
     """It is the cause until the program reports success, and after that only of a bad exit."""
     lines = [*STEPS, THREAD, *traceback(exception, "_monitor")]
-    exited = "srun: error: n4: task 0: Exited with exit code 1"
+    well = "Training completed successfully."
     assert message(*lines) == exception
-    assert message(*lines, "Training complete.") is None
-    assert message(*lines, "Training complete.", exited) == exception
-    assert message(*STEPS, *traceback(exception), "Training complete.") == exception
+    assert message(*lines, well) is None
+    assert message(*lines, well, EXITED) == exception
+    assert message(*STEPS, *traceback(exception), well) == exception
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Job completed at Mon",
+        "Job completed successfully at Mon",
+        "[rank1] epoch 3 completed",
+        "[rank1]: Training finished successfully",
+        "epoch 3 finished successfully",
+        "checkpoint saved successfully",
+        "Training completed",
+        "validation completed in 12 s",
+        "validation completed successfully",
+    ],
+)
+def test_only_an_unmistakable_success_outlives_the_exception_of_a_thread(last: str) -> None:
+    """Scripts print their end after a failure, too; parts of the work, and other ranks, succeed before one."""
+    bad = "ValueError: shard 12 is corrupt"
+    assert message(*STEPS, THREAD, *traceback(bad, "_monitor"), last) == bad
+
+
+@pytest.mark.parametrize("last", ["INFO trainer: training finished successfully", "all tests passed"])
+def test_the_success_of_the_whole_program_outlives_it(last: str) -> None:
+    assert message(*STEPS, THREAD, *traceback("ValueError: bad", "_monitor"), last) is None
+
+
+def test_what_slurm_ended_did_not_end_well() -> None:
+    ended = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO TIME LIMIT ***"
+    bad = "ValueError: shard 12 is corrupt"
+    lines = [*STEPS, THREAD, *traceback(bad, "_monitor"), "Training completed successfully."]
+    assert message(*lines, ended) == bad
+
+
+@pytest.mark.parametrize("heading", HEADINGS[-2:])
+@pytest.mark.parametrize(
+    "exited",
+    [
+        EXITED,
+        "E0501 10:00:00.123000 12 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 12) of binary: /usr/bin/python",
+    ],
+)
+def test_a_dead_task_of_asyncio_is_the_last_resort_at_a_bad_exit(heading: list[str], exited: str) -> None:
+    """A server dies of one; its client's exception is as much as nothing while it runs on."""
+    dead, own = [*heading, *traceback("KeyError: 'loss'")], traceback("ValueError: bad settings")
+    assert message(*dead) is None
+    assert message(*dead, *STEPS) is None
+    assert message(*dead, exited) == "KeyError: 'loss'"
+    assert message(*dead, *own, exited) == "ValueError: bad settings"
+    for other in ([*dead, *STEPS], [*HEADINGS[0], *traceback("KeyError: 'loss'")]):
+        found = first_cause(*other, exited)
+        assert found
+        assert found.kind == "task_exit", "too far above it, or another heading"
 
 
 def test_the_thread_that_feeds_a_queue_prints_without_a_heading() -> None:

@@ -175,6 +175,14 @@ FOUND = [
         {"line": 1},
         STORE_GONE + "\nException raised from recvBytes at /pytorch/torch/csrc/distributed/c10d/Utils.hpp:682 (most recent call first):\nframe #0: c10::Error::Error(c10::SourceLocation, std::__cxx11::basic_string<char, std::char_traits<char>",
     ),
+    ("the same at its head, and the work below it goes well", None, {}, f"{STORE_GONE}\n{STEPS_THEN}Training completed successfully"),
+    ("the same, and the work below it uses other words", None, {}, STORE_GONE + "\nreading\nsolving\nwriting\nleaving\n"),
+    (
+        "the same from every rank that ends, again and again",
+        "store_lost",
+        {"line": 1},
+        f"{STORE_GONE}\n{STORE_GONE}\n" + '[rank3]:[W1206 18:44:13.7 ProcessGroupNCCL.cpp:1659] [PG ID 0 PG GUID 0 Rank 3] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe\n' * 6,
+    ),
     (
         "llama.cpp 10152: a prompt that a server prints ends with the model's turn, which has not begun",
         "cuda_error",
@@ -252,6 +260,12 @@ FOUND = [
         "slurm_launch_failed",
         {"line": 2},
         "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "srun: error: Unable to create step for job 9951: Job/step already completing or completed\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
+    ),
+    (
+        "a person cancelled a job whose step waited",
+        "slurm_cancelled",
+        {},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "slurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 ***\n",
     ),
     (
         "a step that waited and then began",

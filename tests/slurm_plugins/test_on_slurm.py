@@ -113,7 +113,7 @@ def test_the_parts_of_a_heterogeneous_job_are_named(
     script = "#!/bin/bash\n#SBATCH --hold\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nsleep 600\n"
     leader = box.submit(script)
     found = job_texts.named(commands.SlurmCommands(settings=slurm), str(leader))
-    assert (found.texts.keys(), found.forged | found.moving) == ({leader, leader + 1}, frozenset())
+    assert (found.texts.keys(), found.unclear) == ({leader, leader + 1}, frozenset())
     box.run(["scancel", str(leader)])
 
 

@@ -48,8 +48,8 @@ _RESOLVED = re.compile(
 )
 """What the program did instead."""
 _INSTEAD = re.compile(
-    r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|start|create|continue|proceed|assume|default|skip|disable|ignore|switch|download|run)"
-    r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required)\b)"
+    r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|(?:start|create|continue|proceed|download|run)(?! (?:no|nothing)\b)|assume|default(?! to nothing\b)|skip|disable|ignore|switch)"
+    r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required|(?:is|are|was|were) disabled|problems?|trouble)\b)"
     r"|\bFailed to load image Python extension\b",
     re.IGNORECASE,
 )
@@ -99,7 +99,8 @@ _WARNING = re.compile(
 )
 _OF_PYTHON = re.compile(r"\S{1,400}\.py:\d{1,7}: \w{0,60}Warning: \S")
 _BODY_LINES = 6
-"""Python prints a warning behind its place; its text goes on to the next empty line, if there is one."""
+"""Python prints a warning behind its place; its text goes on to the line of source below it, or to the next empty line."""
+_SOURCE = re.compile(r"  \S")
 _PLACE_OF_WARNING = re.compile(r"\W*$|\s{2,}(?:From function|in file)\b")
 _CALLS_ITSELF = re.compile(r"\W{0,8}(?:(?i:fatal )?(?:ERROR|Error|error)|FATAL|Fatal|fatal)\b")
 
@@ -111,7 +112,7 @@ def is_warned(text: str, before: Reversible[str]) -> bool:
     for line in islice(reversed(before), _BODY_LINES):
         if _OF_PYTHON.match(line.strip()):
             return True
-        if not line.strip():
+        if not line.strip() or _SOURCE.match(line):
             break
     above = (line for line in islice(reversed(before), _ABOVE_LINES) if not _PLACE_OF_WARNING.match(line))
     return _WARNING.match(next(above, "").strip()) is not None

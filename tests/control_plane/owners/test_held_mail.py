@@ -11,7 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from probing_cluster.control_plane import context, delivery
-from probing_cluster.control_plane.owners import missing
+from probing_cluster.control_plane.owners import handover, missing
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.slurm_plugins.live import job_texts
 from tests.control_plane.owners.test_answers import attempt, box, judge, later, mailing
@@ -73,7 +73,9 @@ def test_a_job_whose_answer_is_doubtful_is_asked_for_again(
     """Jobs came or went while Slurm answered: that nobody asked for mail is not known."""
     alarmed.run_slurm.listing = RUNNING  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
-        doubtful = job_texts.JobTexts(texts={}, forged=frozenset({7}), moving=frozenset())
+        doubtful = job_texts.JobTexts(
+            texts={}, forged=frozenset({7}), neighbours=frozenset(), moving=frozenset()
+        )
         patch.setattr(job_texts, "of_jobs", lambda *_: doubtful)
         patch.setattr(job_texts, "listed", lambda *_: doubtful)
         minute(alarmed)
@@ -108,3 +110,27 @@ def test_ends_of_arrays_tasks_are_not_asked_about(
     judge(mailing, attempt(mailing, array_job_id=6, array_task_id=1))
     missing.run(mailing)
     assert calls == []
+
+
+@pytest.mark.parametrize(("n_doubtful", "n_questions", "n_owed"), [(0, 1, 1), (3, 4, 1), (1000, 10, 0)])
+def test_an_end_whose_job_is_in_doubt_is_looked_at_again(
+    mailing: context.Context, monkeypatch: pytest.MonkeyPatch, n_doubtful: int, n_questions: int, n_owed: int
+) -> None:
+    """Slurm before 23.02 sends no mail about it; a job that stays in doubt is not asked about for ever."""
+    mailing.run_slurm.release = "slurm 22.05.8"  # type: ignore[attr-defined]
+    mailing.run_slurm.listing = RUNNING.replace("RUNNING", "FAILED")  # type: ignore[attr-defined]
+    attempt(mailing)
+    inner, questions = job_texts.of_jobs, list[object]()
+
+    def of_jobs(run: Any, wanted: Any) -> job_texts.JobTexts:
+        questions.append(wanted)
+        if len(questions) > n_doubtful:
+            return inner(run, wanted)
+        return job_texts.JobTexts(texts={}, forged=frozenset(), neighbours=frozenset({7}), moving=frozenset())
+
+    monkeypatch.setattr(job_texts, "of_jobs", of_jobs)
+    for _ in range(20):
+        missing.run(mailing)
+        later(mailing, 3)
+    assert questions == [{7}] * n_questions
+    assert len(handover.box(mailing.config).pending()) == n_owed

@@ -34,8 +34,8 @@ FILES = {
     "gzip": gzip.compress(TRACE.encode() * 50, mtime=0),
     "random": random.Random(5).randbytes(100_000),
 }
-FOUND = {"nulls-text", "utf16", "utf16-be", "utf16-le-unmarked", "utf16-odd", "latin1", "cut-character", "carriage-returns"}  # fmt: skip
-"""In these the traceback can be read."""
+FOUND = {"nulls-text", "utf16", "utf16-be", "utf16-le-unmarked", "utf16-odd", "latin1", "cut-character", "carriage-returns", "utf32", "utf32-be"}  # fmt: skip
+"""In these the traceback can be read; UTF-32 of plain letters is text with NULs between."""
 
 PROGRAM = """
 import json, os, sys

@@ -38,7 +38,7 @@ def test_one_job_is_one_question() -> None:
     slurm = Controller({"7": "JobId=7 JobName=x MailUser=a@b \n"})
     found = job_texts.of_jobs(slurm, {7})
     assert found.texts == {7: "JobId=7 JobName=x MailUser=a@b "}
-    assert found.forged | found.moving == frozenset()
+    assert found.unclear == frozenset()
     assert [call[0] for call in slurm.calls] == ["scontrol"]
     assert slurm.calls[0][-2:] == ("job", "7")
 
@@ -46,7 +46,7 @@ def test_one_job_is_one_question() -> None:
 def test_a_job_that_slurm_does_not_have_is_neither_there_nor_doubtful() -> None:
     """The controller forgets it some minutes after its end."""
     found = job_texts.of_jobs(Controller({}), {7})
-    assert (found.texts, found.forged | found.moving) == ({}, frozenset())
+    assert (found.texts, found.unclear) == ({}, frozenset())
 
 
 def test_of_an_array_only_the_task_that_was_asked_for_is_given() -> None:
@@ -59,7 +59,7 @@ def test_of_an_array_only_the_task_that_was_asked_for_is_given() -> None:
 def test_a_job_that_comes_or_goes_meanwhile_is_doubtful() -> None:
     """Its line may be another's: the list of ids beside the text does not have it."""
     found = job_texts.of_jobs(Controller({"7": ARRAY.replace("JobId=8", "JobId=7")}, ids="7\n"), {7})
-    assert (found.texts, found.forged | found.moving) == ({}, frozenset({7}))
+    assert (found.texts, found.unclear) == ({}, frozenset({7}))
 
 
 @pytest.mark.parametrize(
