@@ -26,8 +26,6 @@ _STEPS = 3
 _HANDLED_STEPS = 2
 """So many are enough if the program itself reports that it goes on."""
 _GOES_ON_LINES = 3
-_OFTEN = 3
-_LSF_EXIT = re.compile(r"\s*Exited with exit code (?:\d{1,2}|1[01]\d|12[0-7])\.\s*")
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
 _STEPS_AFTER_END = 20
 """So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log."""
@@ -216,9 +214,10 @@ class CauseCandidates:
             self._forget()
 
     def add_last(self, finding: JobFinding) -> None:
-        """Hold an error from the end of the log; after a lost peer it is the consequence and is dropped."""
+        """Hold an error from the end of the log; after a lost peer that nothing replaces it is the consequence and is dropped."""
         best = self.candidate
-        if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
+        if best is not None and unexplained_end.is_consequence(finding, best):
+            self._keep_exit()
             return
         ended = best is not None and best.role is LineRole.EXIT and finding.line > best.line
         if ended and finding.detail.get("launch"):
@@ -350,11 +349,14 @@ class CauseCandidates:
             self.best = self.best if left is None else left
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, nor a node that Ray did without."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
         lines = behind(best.line)
+        if not self._exited and unexplained_end.is_replaced(best, self.held, lines):
+            self.best = None
+            return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
         if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
             self.best = None
@@ -375,16 +377,10 @@ class CauseCandidates:
                 last = later
         return "" if last.message == best.message else sanitize.clean(last.message, _LAST_CHARS)
 
-    def _explains_nothing(self) -> bool:
-        """Whether the best candidate is only LSF's account of an exit, or one of errors that the program handled so often that it went on after the last as well."""
-        if (best := self.candidate) is None:
-            return False
-        alike = [f.detail.get("goes_on") is True for f in self.held if f.kind == best.kind]
-        return (len(alike) >= _OFTEN and all(alike)) or _LSF_EXIT.fullmatch(best.message) is not None
-
     def settle(self) -> list[JobFinding]:
         """Release all findings; the first call marks the first cause."""
-        self.best = None if self._explains_nothing() else self.best
+        if self.candidate and unexplained_end.explains_nothing(self.candidate, self.held):
+            self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
             detail = best.detail

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.messages import coordination
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 """Ends that do not name their reason."""
@@ -17,6 +18,17 @@ _INTERRUPTED_LINES, _FAREWELL_LINES = 40, 80
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _HEAD_LINES = 2
+_OFTEN = 3
+_LSF_EXIT = re.compile(r"\s*Exited with exit code (?:\d{1,2}|1[01]\d|12[0-7])\.\s*")
+_A_WORD = re.compile(r"[A-Za-z]{2}")
+_OF_RAY = re.compile(r"\s*\((?:raylet|autoscaler|gcs_server)\b")
+_COMPLAINS = re.compile(
+    r"(?<!\b0 )(?<!\bno )\b(?:errors?|exceptions?|fail\w{0,4}|died|dead|lost|abort\w{0,3}|fatal|killed|timed out|cannot|could not|unable)\b",
+    re.IGNORECASE,
+)
+_PEER_GONE = re.compile(
+    r"\b(?:actor|worker|node|peer|rank|process|raylet)s?\b.{0,60}\b(?:died|dead|lost|gone)\b", re.IGNORECASE
+)
 _HANDLER = re.compile(r"\*{3} SIG(?:TERM|INT) received at time=\d")
 """A crash handler's report of a signal, which Ray's processes print before a farewell of many lines."""
 _RAISED = re.compile(
@@ -99,6 +111,30 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
         if not of_another and progress.reports_success(record.text):
             return True
     return False
+
+
+def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether `best` is only LSF's account of an exit, or one of errors that the program handled so often that it went on after the last as well."""
+    alike = [f.detail.get("goes_on") is True for f in held if f.kind == best.kind]
+    return (len(alike) >= _OFTEN and all(alike)) or _LSF_EXIT.fullmatch(best.message) is not None
+
+
+def is_consequence(last: JobFinding, best: JobFinding) -> bool:
+    """Whether `last`, an error at the log's end, follows from `best`, the loss of a peer. The program may have gone on without the peer and failed by itself."""
+    if best.role is not LineRole.REMOTE or last.kind != "program_error":
+        return False
+    return not best.detail.get("goes_on") or _PEER_GONE.search(last.message) is not None
+
+
+def is_replaced(best: JobFinding, held: Sequence[JobFinding], behind: Sequence[str]) -> bool:
+    """Whether `best` is the loss of a node whose work Ray begins anew, and the job's lines `behind` it go on without a complaint."""
+    if not best.detail.get("rescheduled"):
+        return False
+    others = [text for text in behind if not coordination.NODE_GONE.search(text)]
+    went_on = any(_A_WORD.search(text) and not _OF_RAY.match(text) for text in others)
+    later = (f for f in held if f.line > best.line and not f.detail.get("rescheduled"))
+    bad = any(f.role is not LineRole.OBSERVATION for f in later) or any(map(_COMPLAINS.search, others))
+    return went_on and not bad
 
 
 def _is_near(finding: JobFinding, last_line: int) -> bool:

@@ -149,3 +149,58 @@ def test_a_path_that_cannot_be_reached_is_a_file_servers(line: str) -> None:
 
 def test_a_socket_that_refuses_is_no_file_server() -> None:
     assert kind("docker: cannot connect to socket '/run/docker.sock': Connection refused") == "program_error"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mv: cannot move '/nfs/a b' to '/nfs/c': Connection timed out",
+        "ls: cannot access '/nfs/a': Connection refused",
+        "solver: could not open file '/nfs/mesh.msh': Host is down",
+        "error reading '/nfs/a': No route to host",
+    ],
+)
+def test_a_file_tool_or_the_verb_of_a_file_makes_the_path_a_files(line: str) -> None:
+    assert kind(line) == "filesystem_unreachable"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["readiness probe '/healthz': Connection refused", "server is up", "served 1 request"], None),
+        ([*RAISED, "RuntimeError: request to '/v1/models': Connection refused"], "python_consequence"),
+        ([*RAISED, "RuntimeError: request to '/v1/models': Connection timed out"], "python_exception"),
+        ([*RAISED, "OSError: dial unix '/run/agent/ctl': Connection refused"], "python_consequence"),
+        ([*RAISED, "RuntimeError: could not read '/v1/models': Connection refused"], "python_consequence"),
+    ],
+)
+def test_a_request_that_names_a_path_is_no_file_server(lines: list[str], expected: str | None) -> None:
+    """What looks like a path is a URL's, or a socket's."""
+    assert kind(*lines) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "failed completions by status: IBV_WC_RETRY_EXC_ERR 0",
+        "failed completions by status: IBV_WC_RETRY_EXC_ERR=0",
+        "failed completions by status: IBV_WC_RETRY_EXC_ERR 0, IBV_WC_RNR_RETRY_EXC_ERR 0",
+        "completion errors by status: 0 IBV_WC_RETRY_EXC_ERR",
+    ],
+)
+def test_a_count_of_no_failed_transfers_is_no_error(line: str) -> None:
+    """Neither as a transfer nor as the log's last complaint."""
+    assert not [
+        found for found in reader.read([*ABOVE, line, "ok"]) if found.kind == "net_ib_completion_error"
+    ]
+    assert kind(line, "ok") is None
+
+
+@pytest.mark.parametrize("line", ["Failed to start the solver: rank 0", "Failed to read the mesh: errno 0"])
+def test_a_zero_that_counts_nothing_makes_no_statistic(line: str) -> None:
+    assert kind(line) == "program_error"
+
+
+def test_a_count_of_some_failed_transfers_is_one() -> None:
+    line = "failed completions by status: IBV_WC_RETRY_EXC_ERR 3, IBV_WC_RNR_RETRY_EXC_ERR 0"
+    assert kind(line, "ok") == "net_ib_completion_error"

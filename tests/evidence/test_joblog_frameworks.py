@@ -136,3 +136,98 @@ def test_a_heading_of_that_level_leaves_the_cause_to_the_line_below_it() -> None
     head = "[NeMo E 2025-11-29 09:00:17 perf:110] The packed data is at odds with its index. What was found:"
     reason = "    invalid value 7 for field width"
     assert first([head, reason]) == ("program_error", reason, ["user_program"])
+
+
+RAISED = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: ninja process exited with non-zero status 1",
+        "RuntimeError: ffmpeg process exited with non-zero status 1: moov atom not found",
+        "RuntimeError: the ffmpeg process died",
+        "RuntimeError: license server is dead",
+        "RuntimeError: docker daemon is dead",
+        "ValueError: Found NaN in column 'price' of /data/x.csv",
+        "ValueError: NaN detected in column 'price' of /data/x.csv",
+        "ValueError: read_csv returned nan values",
+    ],
+)
+def test_a_tool_of_the_program_and_its_data_are_the_programs_own(line: str) -> None:
+    """Neither is a lost peer or a value that a GPU computed."""
+    assert first([*RAISED, line]) == ("python_exception", line, ALL[:1])
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("RuntimeError: Engine core process died unexpectedly", "python_consequence"),
+        ("RuntimeError: Worker process exited with non-zero status 1", "python_consequence"),
+        ("RuntimeError: vllm server process exited unexpectedly", "python_consequence"),
+        ("RuntimeError: Scheduler or detokenizer is dead", "python_consequence"),
+        ("RuntimeError: NaN detected", "nan_loss"),
+        ("RuntimeError: inf/nan detected in logits", "nan_loss"),
+        ("ValueError: found NaN in the gradients of layer 3", "nan_loss"),
+    ],
+)
+def test_a_process_of_the_program_itself_and_what_it_computes_are_not(line: str, kind: str) -> None:
+    found = first([*RAISED, line])
+    assert found is not None
+    assert found[:2] == (kind, line)
+
+
+NODE_DEAD = "(raylet) The node with node id: ab and address: 10.1.4.7 has been marked dead because the detector has missed too many heartbeats from it."
+RETRIED = "(raylet) Task f failed because its node died. The task will be retried."
+FINISHED = "all 100 tasks finished, 0 failed"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [RETRIED, FINISHED],
+        [RETRIED, RETRIED, FINISHED],
+        [NODE_DEAD, "autoscaler: removed idle node", FINISHED],
+    ],
+)
+def test_a_lost_node_whose_work_ray_begins_anew_is_no_cause_of_a_good_end(lines: list[str]) -> None:
+    assert first(lines) is None
+
+
+@pytest.mark.parametrize("line", [RETRIED, NODE_DEAD])
+@pytest.mark.parametrize(
+    "end",
+    [
+        [],
+        ["(autoscaler) Resized to 8 CPUs."],
+        ["waiting", "srun: error: n1: task 0: Exited with exit code 1"],
+        [
+            "waiting",
+            *RAISED,
+            "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+        ],
+        ["ERROR utils.py:42 -- The actor died unexpectedly", "class_name: W"],
+    ],
+)
+def test_a_lost_node_is_the_cause_where_the_job_ends_with_it_or_badly(line: str, end: list[str]) -> None:
+    assert first([line, *end]) == ("peer_lost", line, ALL)
+
+
+def test_a_programs_own_last_error_behind_a_retried_task_is_the_cause() -> None:
+    own = "solver: cannot open mesh.msh"
+    assert first([RETRIED, "working", own]) == ("program_error", own, ALL[:1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/opt/nvshmem/src/host/init.cu:33:5: warning: unused variable 'x'",
+        "/opt/nvshmem/src/host/init.cu:33: warning: unused variable 'x'",
+        "/opt/nvshmem/src/host/init.cu:33:5: note: declared here",
+        "/x/nvshmem_src/src/topo.cpp:nvshmemi_topo:470: NVSHMEM WARN IB HCA and GPU are not on the same NUMA",
+        "/x/nvshmem_src/src/topo.cpp:nvshmemi_topo:470: NVSHMEM INFO using mlx5_0",
+    ],
+)
+def test_a_compilers_warning_and_nvshmems_own_notes_are_no_failure_of_it(line: str) -> None:
+    text = f"building\n{line}\n[2/3] linking\nbuild finished\n"
+    assert not list(classify.classify_stream(io.BytesIO(text.encode()), "joblog"))

@@ -21,10 +21,13 @@ FACTS = {
 }
 _GONE = re.compile(
     r"\bcoordinator detected missing heartbeats\b|: The following tasks have disconnected: "
-    r"|\bhas been marked dead because the detector has missed too many heartbeats\b|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b"
-    r"|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bNode is dead because the health check failed\b|\bbecause its (?:owner's )?node (?:has )?died\b"
+    r"|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bbecause its (?:owner's )?node (?:has )?died\b"
 )
 """XLA's coordinator and Ray's table of nodes."""
+NODE_GONE = re.compile(
+    r"\bhas been marked dead because the detector has missed too many heartbeats\b|\bNode is dead because the health check failed\b|\b[Tt]ask .{1,200} because its node (?:has )?died\b"
+)
+"""Ray lost a node. It may start the node's work anew on another one."""
 _STILL = re.compile(
     r"\bKilling job for not making progress in (?P<s>\d{1,7}(?:\.\d{1,6})?) seconds\b"
     r"|^(?:\S{1,20}\s)?(?:\[[^\]\n]{1,60}\] )?(?:[A-Z]?\w{1,30} )?[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<sglang>\d{1,7})"
@@ -61,6 +64,7 @@ def _sleeps(found: re.Match[str], record: Record, _context: JoblogContext) -> Jo
 
 
 _RULES: tuple[rules.Rule, ...] = (
+    (NODE_GONE.search, rules.always(FACTS, "peer_lost", detail={"rescheduled": True})),
     (_GONE.search, rules.always(FACTS, "peer_lost")),
     (_STILL.search, _still),
     (_SLEEPS.search, _sleeps),

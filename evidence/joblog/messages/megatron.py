@@ -25,9 +25,13 @@ _STOPPED = re.compile(
     r"(?:\S{1,40} )?[Ll]oss (?:is|was|became|has become) (?P<value>[Nn]a[Nn]|NAN|[Ii]nf(?:inite|inity)?)\b.{0,40}\b(?:stop|abort|terminat|exit|quit)\w{0,5}\b(?!.{0,40}\b(?:skip|ignor|continu))"
 )
 """What the training loops of DETR, MAE and their children print before they exit."""
+_COMPUTED = (
+    r"\b(?:[Ll]oss(?:es)?|[wd]?grads?|[Gg]radients?|[Ww]eights|[Pp]aram(?:eter)?s?|logits|activations?)\b"
+)
+"""What the GPU computes. NaN elsewhere, as in a column of a table, is the data's."""
 _RAISED = re.compile(
-    r"\w{0,60}(?:Error|Exception): (?:.{0,80}\b(?:[Ll]oss|[Gg]radients?|[Ww]eights|[Pp]arameters)\b.{0,60}\b(?:contains? (?:an? )?|became |are |is |returned )(?:NaNs?|[Nn]an|[Ii]nf)\b|.{0,80}\b(?:[Dd]etected|[Ff]ound) (?:NaNs?|nan|[Ii]nf)(?: (?:or|and/or) [Ii]nf)?(?: values)? in "
-    r"|(?:.{0,60}\b)?(?:NaNs?|inf/nan) detected\b|.{0,80} returned (?:nan values|NaN gradients)\b|Minimum loss scale reached\b)"
+    rf"\w{{0,60}}(?:Error|Exception): (?:.{{0,80}}{_COMPUTED}.{{0,60}}\b(?:contains? (?:an? )?|became |are |is |returned )(?:NaNs?|[Nn]an|[Ii]nf)\b|.{{0,80}}\b(?:[Dd]etected|[Ff]ound) (?:NaNs?|nan|[Ii]nf)(?: (?:or|and/or) [Ii]nf)?(?: values)? in .{{0,60}}?{_COMPUTED}"
+    rf"|(?:.{{0,60}}\b)?(?:NaNs?|inf/nan) detected\b(?! in (?!.{{0,60}}{_COMPUTED}))|.{{0,80}}\bFunction '\w{{1,80}}' returned nan values\b|.{{0,80}} returned NaN gradients\b|Minimum loss scale reached\b)"
 )
 """The exceptions with which Megatron-FSDP, fairseq, Lightning, Composer, vLLM and autograd's anomaly mode refuse such values."""
 _VERBS = (

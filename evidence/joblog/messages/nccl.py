@@ -152,9 +152,9 @@ _REFUSED_CALL = re.compile(r"\bRC: ?-?(?:12|22|38|95)\b")
 _REFUSED_MEANING = "libfabric refused a call of NCCL's plugin: the provider or a setting does not support it."
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
-    r"\b(?i:errors?|fail\w{0,5}|status|completion|fatal)\b.{0,120}(?<!['\"`])\bIBV_WC_(?P<status>[A-Z_]{3,40}_ERR)\b|\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|(?P<flushed>\bflushed\b.{0,40})?\bon (?P<local>\w{2,40}):\d{1,3}/\w{2,12} \(synd 0x|\bError on (?:(?P<old>\w+):\d{1,3} )?QP 0x.{0,80}?: (?P<retries>Transport retry count exceeded)\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
+    r"\b(?i:errors?|fail\w{0,5}|status|completion|fatal)\b.{0,120}(?<!['\"`])(?<!\b0 )\bIBV_WC_(?P<status>[A-Z_]{3,40}_ERR)\b(?!\s{0,4}[:=|]?\s{0,4}0\b)|\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|(?P<flushed>\bflushed\b.{0,40})?\bon (?P<local>\w{2,40}):\d{1,3}/\w{2,12} \(synd 0x|\bError on (?:(?P<old>\w+):\d{1,3} )?QP 0x.{0,80}?: (?P<retries>Transport retry count exceeded)\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
-"""Messages of UCX (under MPI, NVSHMEM, NIXL) and other users of verbs when a transfer ended with an error: by its status, or at an adapter."""
+"""Messages of UCX (under MPI, NVSHMEM, NIXL) and other users of verbs when a transfer ended with an error: by its status, or at an adapter. A count of none is no error."""
 
 
 def _completion(record: Record, text: str) -> JobFinding | None:

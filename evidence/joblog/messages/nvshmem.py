@@ -15,8 +15,11 @@ FACTS = {
 }
 _FAILED = re.compile(
     r"(?:^|[\s:\]])(?P<file>[\w./+-]{1,300}\.(?:cpp|cuh?|[ch]|hpp)):\d{1,7}: (?:non-zero status: -?\d{1,10}|NULL value) (?P<what>\S.{0,300})"
-    r"|(?:^|[\s:\]])(?P<place>[\w./+-]{0,200}nvshmem[\w./+-]{0,200}\.(?:cpp|cuh?|[ch]|hpp)|[\w./+-]{1,300}\.(?:cpp|cuh?|[ch]|hpp):nvshmem\w{0,80})(?::\w{1,80})?:\d{1,7}: (?P<why>\S.{0,300})"
+    r"|(?:^|[\s:\]])(?P<place>[\w./+-]{0,200}nvshmem[\w./+-]{0,200}\.(?:cpp|cuh?|[ch]|hpp)|[\w./+-]{1,300}\.(?:cpp|cuh?|[ch]|hpp):nvshmem\w{0,80})(?::[A-Za-z_]\w{0,79})?:\d{1,7}: (?P<why>\S.{0,300})"
 )
+"""A compiler names a column behind the line's number, and NVSHMEM does not."""
+_NOTE = re.compile(r"\b(?:WARN|INFO|TRACE|DEBUG)\b|\b(?i:warning|note|remark): |: In (?:function|member) ")
+"""The level of a line that ends nothing, of NVSHMEM's own or of a compiler that builds it."""
 _GOES_ON = re.compile(
     r"\b(?:will not be (?:attempted|used)|skipp\w{2,3}|ignor\w{2,3}|falling back|disabl\w{2,3}|not supported, using|debug)\b",
     re.IGNORECASE,
@@ -35,6 +38,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A line in which NVSHMEM gives up; the innermost call prints first."""
     found = _FAILED.search(record.text)
     if found is None or _GOES_ON.search(record.text) or mention.is_mentioned(record.text, found.start()):
+        return None
+    if found["place"] and _NOTE.search(record.text):
         return None
     words = f"{found['file'] or found['place']} {found['what'] or found['why']}"
     if _TRANSPORT.search(words) and not _MEMORY.search(words):

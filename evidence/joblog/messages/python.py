@@ -49,9 +49,12 @@ _ERRNO = re.compile(
 )
 _NOT_REACHED = r"(?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host)"
 _OF_FILE = re.compile(
-    rf"\[Errno (?P<errno>70|103|110|111|112|113)\] {_NOT_REACHED}: b?['\"]/|^(?!.*(?:\b[Cc]onnect\b|[Ss]ocket|\.sock\b)).{{0,400}}?['\"‘]/[^'\"’]{{1,400}}['\"’]: {_NOT_REACHED}\W{{0,2}}$|: Communication error on send\W{{0,2}}$"
+    rf"\[Errno (?P<errno>70|103|110|111|112|113)\] {_NOT_REACHED}: b?['\"]/|: Communication error on send\W{{0,2}}$"
+    rf"|^(?!.*(?:\b[Cc]onnect\b|[Ss]ocket|\.sock\b))(?:(?:\S{{0,80}}[/ ])?(?:cp|mv|rm|ln|ls|cat|cd|df|du|dd|head|tail|wc|stat|tee|touch|mkdir|rmdir|chmod|chown|install|find|grep|sed|awk|sort|tar|gzip|gunzip|unzip): .{{0,400}}?"
+    rf"|(?!.*refused\W{{0,2}}$).{{0,200}}?\b(?i:(?:open|read|writ|load|sav|creat|copy|mov|renam|remov|delet|unlink|stat|access|mount)(?:e|ing)?|mkdir|file|directory|folder)(?: (?:from|to|in|into|the|an?|new|regular|input|output|file|directory)){{0,3}} )['\"‘]/[^'\"’]{{1,400}}['\"’]: {_NOT_REACHED}\W{{0,2}}$"
 )
-"""A path could not be reached, in the words of Python and of tools: a file server is at fault, not a peer. BeeGFS alone has the last form."""
+"""A path could not be reached, in the words of Python, of BeeGFS, of file tools, or below the verb of a file: a file server is at fault, not a peer.
+A service may refuse what looks like a path."""
 _ERRNOS = {
     5: "io_error",
     12: "host_memory_error",
@@ -158,17 +161,9 @@ _INTERRUPTED = re.compile(
     r"|\b(?:Ctrl|CTRL|Control)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
 )
 """Messages of programs that were interrupted."""
-_WAITED = frozenset(
-    {
-        "TimeoutError",
-        "Timeout",
-        "ReadTimeout",
-        "ConnectTimeout",
-        "TimeoutException",
-        "GetTimeoutError",
-        "RpcTimeout",
-    }
-)
+_WAITED = frozenset({
+    "TimeoutError", "Timeout", "ReadTimeout", "ConnectTimeout", "TimeoutException", "GetTimeoutError", "RpcTimeout",
+})  # fmt: skip
 """Exceptions of a program that has waited for something that it does not name."""
 _WAIT = re.compile(
     r"\b(?P<n>\d{1,7}(?:\.\d{1,6})?) ?(?P<unit>ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
@@ -180,9 +175,14 @@ _OCCURRED = re.compile(
     r"(?:.{0,60}[:\s])?(?:[Aa]n? )?(?:unexpected |unhandled |uncaught )(?P<name>[A-Z]\w{1,60}(?:Error|Exception))(?: exception)? (?:has )?(?:occurred|was raised): \S"
 )
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
+_PEER = (
+    r"(?:\b(?:ranks?|workers?|engines?|engine ?core\w*|schedulers?|executors?|actors?|replicas?|stages?|trainers?|learners?)\b"
+    r"|(?:^|\b(?:the|an?|one|some|any|of|other|another|child|peer|remote|background|loader|MPI|inference|model|vllm|sglang|parameter|rollout)[ -])(?:sub)?(?:process(?:es)?|threads?|servers?|instances?)\b)"
+)
+"""A process of the program itself; other names in front of `process` or `server` are those of tools and services."""
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|\bAbort event was set\. So someone died\b|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
-    r"|\b(?:process|subprocess|thread|daemon|server|instance|engine|stage)\b[^:]{0,60}?\b(?:died\b|is dead\b|(?:has )?(?:exited|terminated|crashed|stopped) (?:unexpectedly|abruptly|prematurely)\b)|\bprocess(?:es)? exited with non-?zero (?:status|result)|\branks? timed out during\b|^Followers? .{1,80} timed out in\b|\bgave up waiting for a peer\b"
+    rf"|{_PEER}[^:]{{0,60}}?\b(?:died\b|is dead\b|(?:has )?(?:exited|terminated|crashed|stopped) (?:unexpectedly|abruptly|prematurely)\b)|\b(?:or more processes|(?:worker|rank|engine|scheduler)s?(?: process(?:es)?)?) exited with non-?zero (?:status|result)|\branks? timed out during\b|^Followers? .{1, 80} timed out in\b|\bgave up waiting for a peer\b"
     r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above|See (?:the )?stack ?trace for (?:the )?root cause|^\[\S{0,300}gloo/\S{1,200}:\d{1,6}\]\s*$",
     re.IGNORECASE,
 )
