@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.owners import ended_waiting, handover
 from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.control_plane.service.tasks.people import owners
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
+from probing_cluster.db import bulk
 from tests.control_plane.owners.test_answers import attempt, box, judge, later, mailing, owe, request, text_of
 
 __all__ = ["box", "mailing"]
@@ -200,6 +202,23 @@ def test_a_predecessor_that_never_started_either_explains_the_end(mailing: conte
     known = records.JobDependency(cluster="c", job_id=7, on_job_id=6, user="alice", at=before)
     mailing.store.save_dependencies([known])
     assert is_explained(mailing)
+
+
+@pytest.mark.parametrize(("node", "explained"), [("", True), ("n1", False)])
+def test_only_accountings_word_on_a_predecessor_explains_the_end(
+    mailing: context.Context, node: str, explained: bool
+) -> None:
+    """An agent may write any event of its node."""
+    not_started(mailing, row(mailing, 7, **REMOVED))
+    before = mailing.clock.now() - timedelta(minutes=10)
+    ended = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node=node, at=before, observed_at=before, kind=vocabulary.NEVER_STARTED,
+        severity=records.Severity.INFO, job_id=6, source=vocabulary.ACCOUNTING, message="", detail={"job": "6", "state": "CANCELLED"},
+    )  # fmt: skip
+    bulk.load_events(mailing.store.connection_uri(), [ended])
+    known = records.JobDependency(cluster="c", job_id=7, on_job_id=6, user="alice", at=before)
+    mailing.store.save_dependencies([known])
+    assert is_explained(mailing) is explained
 
 
 def test_an_end_of_long_before_the_mail_is_an_earlier_jobs(mailing: context.Context) -> None:
