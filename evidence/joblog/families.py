@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output, trailing_errors
+from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
+from probing_cluster.evidence.joblog.last_errors import trailing_errors
 from probing_cluster.evidence.joblog.messages import (
     accelerators,
     batch,

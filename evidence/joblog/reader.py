@@ -11,7 +11,6 @@ from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     chain,
-    closing,
     families,
     grammar,
     labels,
@@ -19,7 +18,6 @@ from probing_cluster.evidence.joblog import (
     mention,
     shown_text,
     step_output,
-    trailing_errors,
     unfold,
 )
 from probing_cluster.evidence.joblog.grammar import (
@@ -29,6 +27,7 @@ from probing_cluster.evidence.joblog.grammar import (
     LogFamily,
     Record,
 )
+from probing_cluster.evidence.joblog.last_errors import closing, trailing_errors
 from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)

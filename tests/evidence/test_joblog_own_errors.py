@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.joblog import error_line, reader
-from probing_cluster.evidence.joblog.messages import no_errors, own_errors
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.last_errors import error_line, no_errors, own_errors
 
 _DIGITS = str.maketrans("", "", "0123456789")
 _ABOVE = [f"reading part {n} of the input" for n in range(30)]

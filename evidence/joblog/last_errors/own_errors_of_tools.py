@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog.messages import shells
-from probing_cluster.evidence.joblog.messages.own_errors import form
+from probing_cluster.evidence.joblog.last_errors import shells
+from probing_cluster.evidence.joblog.last_errors.own_errors import form
 
 VERBS = (
     "open",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog.messages.own_errors import form
+from probing_cluster.evidence.joblog.last_errors.own_errors import form
 
 HARMLESS = (
     form("2024-05-01 ERROR x.log INFO: done",

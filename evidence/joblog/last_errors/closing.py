@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import error_line, grammar, labels, mention, progress
+from probing_cluster.evidence.joblog import grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import languages, levels, sentences
+from probing_cluster.evidence.joblog.last_errors import error_line, levels, sentences
+from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40

@@ -9,13 +9,8 @@ import re
 
 from probing_cluster.evidence.joblog import locales, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import (
-    languages,
-    no_errors,
-    own_errors,
-    own_errors_of_tools,
-    sentences,
-)
+from probing_cluster.evidence.joblog.last_errors import no_errors, own_errors, own_errors_of_tools, sentences
+from probing_cluster.evidence.joblog.messages import languages
 
 _FORMS = re.compile(own_errors.either((*own_errors.LOGGERS, *own_errors_of_tools.TOOLS)))
 _WORDED = re.compile(own_errors.either(own_errors.WORDED))

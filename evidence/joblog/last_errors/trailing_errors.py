@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
+from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.messages import languages, python, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, error_line, sentences
+from probing_cluster.evidence.joblog.messages import languages, python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
