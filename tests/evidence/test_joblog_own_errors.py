@@ -14,20 +14,13 @@ import pytest
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.last_errors import error_line, no_errors, own_errors
+from tests.evidence import pattern_members
 
 _DIGITS = str.maketrans("", "", "0123456789")
 _ABOVE = [f"reading part {n} of the input" for n in range(30)]
 _SAMPLES = 400
 _AHEAD = "\x02"
 """Stands in front of what a pattern only looks ahead for."""
-_OF_CATEGORY = {
-    constants.CATEGORY_DIGIT: "1",
-    constants.CATEGORY_SPACE: " ",
-    constants.CATEGORY_WORD: "a",
-    constants.CATEGORY_NOT_SPACE: "a",
-    constants.CATEGORY_NOT_WORD: " ",
-    constants.CATEGORY_NOT_DIGIT: "a",
-}
 _NAMES = {form.example: form for form in error_line.FORMS}
 
 
@@ -61,20 +54,6 @@ def test_no_two_forms_have_the_same_example_or_pattern() -> None:
     assert len({form.pattern for form in error_line.FORMS}) == len(error_line.FORMS), "a form stands twice"
 
 
-def _of_class(items: list[tuple[Any, Any]], dice: random.Random) -> str:
-    """A character of a class."""
-    negated = items[0][0] is constants.NEGATE
-    members: list[str] = []
-    for kind, value in items[negated:]:
-        if kind is constants.LITERAL:
-            members.append(chr(value))
-        elif kind is constants.RANGE:
-            members.append(chr(dice.randint(*value)))
-        else:
-            members.append(_OF_CATEGORY[value])
-    return dice.choice([c for c in "x 1-Q~" if c not in members] if negated else members)
-
-
 def _sample(tree: Any, dice: random.Random) -> str:
     """A text that a pattern's parse tree describes; words in any case come in the three that loggers use."""
     made: list[str] = []
@@ -84,7 +63,7 @@ def _sample(tree: Any, dice: random.Random) -> str:
         elif kind is constants.ANY:
             made.append(dice.choice("a 1"))
         elif kind is constants.IN:
-            made.append(_of_class(value, dice))
+            made.append(pattern_members.member(value, dice))
         elif kind in (constants.MAX_REPEAT, constants.MIN_REPEAT):
             least, most, part = value
             made += [_sample(part, dice) for _ in range(dice.randint(least, min(int(most), least + 3)))]

@@ -16,38 +16,17 @@ import pytest
 import probing_cluster.evidence as room
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.kernel import reader as kernel
+from tests.evidence import pattern_members
 
 LINE_CHARS = 8192
 _LINES_A_PATTERN = 40
 _TIMES = 60
 _REPEATS = (constants.MAX_REPEAT, constants.MIN_REPEAT, constants.POSSESSIVE_REPEAT)
-_OF_CATEGORY = {
-    constants.CATEGORY_DIGIT: "1",
-    constants.CATEGORY_SPACE: " ",
-    constants.CATEGORY_WORD: "a",
-    constants.CATEGORY_NOT_SPACE: "a",
-    constants.CATEGORY_NOT_WORD: " ",
-    constants.CATEGORY_NOT_DIGIT: "a",
-}
 MODULES = [
     found.name
     for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
     if not found.name.rpartition(".")[2].startswith("generate")
 ]
-
-
-def _member(items: list[tuple[Any, Any]], dice: random.Random) -> str:
-    """A character of a class."""
-    negated = items[0][0] is constants.NEGATE
-    members: list[str] = []
-    for kind, value in items[negated:]:
-        if kind is constants.LITERAL:
-            members.append(chr(value))
-        elif kind is constants.RANGE:
-            members.append(chr(value[0]))
-        elif kind is constants.CATEGORY:
-            members.append(_OF_CATEGORY[value])
-    return dice.choice([c for c in "a 1-Z:~" if c not in members] if negated else members)
 
 
 def _sample(tree: Any, dice: random.Random, repeated: Any = None) -> str:
@@ -66,7 +45,7 @@ def _sample(tree: Any, dice: random.Random, repeated: Any = None) -> str:
         elif kind is constants.ANY:
             made.append(dice.choice("a 1"))
         elif kind is constants.IN:
-            made.append(_member(value, dice))
+            made.append(pattern_members.member(value, dice))
         elif kind in _REPEATS:
             least, most, part = value
             times = dice.randint(least, min(int(most), least + 2))
