@@ -114,7 +114,10 @@ _NEAR_THE_END = 3
 
 
 def last_error(job_side: Iterable[records.HealthEvent]) -> records.HealthEvent | None:
-    """The program's error with which its output ends, above Slurm's line about the end; None without one, or if the program went on."""
+    """The program's error with which its output ends, above Slurm's line about the end, or a step that waited to begin until then.
+
+    None without one, or if the program went on.
+    """
     found = list(job_side)
     ends = [n for e in found if e.detail.get("role") == "end" and (n := digits.index(e.detail.get("line")))]
     for error in found:

@@ -1,15 +1,13 @@
-"""The program's own error: a traceback, an assertion, a crash, or only an exit code."""
+"""A claim from how the program ended alone: its exit code, a signal, or a rank that called MPI_Abort."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
-    gpus,
     phrases,
     signatures,
     taxonomy,
@@ -17,12 +15,7 @@ from probing_cluster.attribution.verdict import (
 from probing_cluster.attribution.verdict.rules import memory_limit
 from probing_cluster.core import digits, records, vocabulary
 
-CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
-NEAR = timedelta(seconds=60)
-"""The program's own GPU error ends it within this."""
-_AGAIN = timedelta(minutes=15)
-"""A start that fails within this may have failed on its predecessor's unfinished checkpoint."""
-_ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
+CAUSE, KILLED = "user_error", "rank_killed"
 _DOUBTFUL_SIGNALS = {2: 0.55, 9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Signals that often come from elsewhere (a person, a watchdog, a server, memory): interrupt, kill, end, bus error, abort."""
 _INT, _KILL, _TERM = 2, 9, 15
@@ -35,147 +28,12 @@ _SHOWN_AS_0 = "failed, and Slurm records exit code 0, as of a script that ends w
 _LOGGED_AS = {_INT: "KeyboardInterrupt", 4: "Illegal instruction", 8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}  # fmt: skip
 """Signal to the words of the shell, or of Python, for it."""
 _NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
-_HINTED, _WAITED = 0.6, 0.5
-"""Weights of an exit code beside a hint at a machine, and of an exception for a missing answer beside a fault of a held part."""
+_HINTED = 0.6
+"""Weight of an exit code beside a hint at a machine."""
 _NOBODY_SHOWN = "nothing shows who sent the signal"
 _ASK_SLURM = "If its owner did not send it (`scancel --signal`), ask the operators: slurmctld's log of that minute names the user"
 _OF_ANOTHER = "Look at the program's own output; the line about a full GPU in it is most likely another job's"
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
-
-
-def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Claims from findings. Without any, the exit code alone is likely the program's if the nodes were watched."""
-    if view.state not in _ENDED_BY_ITSELF:
-        return
-    yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
-    hints = claims.hints(view, CAUSE, "user_error", findings.FindingRole.OWN)
-    hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.HINT)
-    named = _names_a_machine(view)
-    if not named:
-        hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
-    xids = [
-        s
-        for s in view.of(CAUSE)
-        if s.signature.role is signatures.Role.USER
-        and s.when is evidence_view.EventPhase.RUNNING
-        and not s.after_own_action
-        and s.at >= view.onset_at - NEAR
-    ]
-    marked = {s.event.event_id: s.event for s in xids}
-    otherwise = [c.evidence[0] for c in hints if _ended_unlike_exception(view, c.evidence[0])]
-    for claim in (c for c in hints if c.evidence[0] not in otherwise):
-        # A fault that the job outlived by hours is rarely the cause, but cannot be excluded.
-        beside = view.disturbances or view.left_behind or _came_after_another(view)
-        alone = findings.is_surely_own(claim.evidence[0]) and not beside
-        sure = claim.cap if alone else records.Confidence.LIKELY
-        sure = claims.less_confident(sure, _fits_the_end(view, claim.evidence[0]))
-        if _may_follow_a_fault(view, claim.evidence[0]):
-            sure = records.Confidence.POSSIBLE
-        waited = "unanswered_ms" in claim.evidence[0].detail and view.active_at_the_end
-        yield claims.replace_claim(
-            claim,
-            weight=min(claim.weight, _WAITED) if waited else claim.weight,
-            cap=claims.less_confident(claim.cap, sure),
-            evidence=claim.evidence + tuple(marked.values()),
-            sentence=_went_on_words(view, claim.evidence[0]),
-        )
-    if view.state == "FAILED" and hints and len(otherwise) == len(hints):
-        yield from _by_exit(view, otherwise[0])
-    if hints or view.state != "FAILED":
-        return
-    if view.hung:
-        # Such an error ends its process at once; a later one did not begin the hang.
-        xids = [s for s in xids if s.at <= view.onset_at + NEAR]
-    if xids:
-        yield _by_xid(xids, 0.6 if view.hung else 0.85)
-    elif not (view.hung or named or view.never_launched):
-        yield from _by_exit(view)
-
-
-def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
-    """How well an exception fits the end: an uncaught one ends Python with code 1, and a caught one may be logged."""
-    if first.detail.get("goes_on") is True:
-        return records.Confidence.POSSIBLE
-    if "exception" not in first.detail or view.state != "FAILED":
-        return records.Confidence.CERTAIN
-    if _is_alone(view, first) and view.signal == _KILL and memory_limit.reported_kills(view):
-        return records.Confidence.POSSIBLE
-    another = any(
-        f.event.detail.get("exception") not in (None, first.detail["exception"])
-        and not f.event.detail.get("chained")
-        and f.event.detail.get("rank") == first.detail.get("rank")
-        for f in view.further_errors
-    )
-    # A script's later commands may have decided the exit code.
-    went_on = first.detail.get("rank") is None and bool(first.detail.get("went_on"))
-    fits = view.attempt.exit_code in (None, 1) and not (view.signal or another or went_on)
-    return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
-
-
-def _went_on_words(view: evidence_view.EvidenceView, first: records.HealthEvent) -> str:
-    """The summary for an exception after which a job of one process printed more lines of its own; else empty."""
-    last = phrases.clean(str(first.detail.get("went_on") or ""))
-    if not last or view.state != "FAILED" or "exception" not in first.detail or not _is_alone(view, first):
-        return ""
-    code = view.attempt.exit_code
-    how = f"exited with code {code}" if code and not view.signal else "failed"
-    return f"The program {how}; its last line: {last}; the exception above it: {phrases.clean(first.message)}"
-
-
-def _is_alone(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """True if no other node and no named rank can have printed the lines after it."""
-    return len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
-
-
-def _ended_unlike_exception(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """True if a program alone on its node printed more after the exception and ended unlike it."""
-    if not _is_alone(view, first) or "exception" not in first.detail or not first.detail.get("behind"):
-        return False
-    return view.state == "FAILED" and (bool(view.signal) or view.attempt.exit_code not in (None, 0, 1))
-
-
-def _came_after_another(view: evidence_view.EvidenceView) -> bool:
-    """True if it failed soon after an earlier start of the same job, perhaps on what that one left unfinished."""
-    return view.attempt.attempt > 1 and view.end_at - view.start_at < _AGAIN
-
-
-def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """True if a part that the attempt may have held failed while it ran, and that fault produces this error.
-
-    On a shared node with unknown GPUs, a neighbour's GPU cannot be told from the attempt's.
-    """
-    signs = [f.signature for f in view.findings if f.event is first]
-    return any(
-        s.hold is gpus.PartCertainty.MAYBE
-        and s.signature.role is signatures.Role.ROOT
-        and s.when is evidence_view.EventPhase.RUNNING
-        and any(sign.supports(s.cause) for sign in signs)
-        for s in view.sightings
-    )
-
-
-def _names_a_machine(view: evidence_view.EvidenceView) -> bool:
-    """True if the log names a machine's fault that explains its generic errors, and some node was not watched."""
-    if not view.unwatched_nodes:
-        return False
-    named = {f.signature.cause for f in view.findings if f.signature.role is findings.FindingRole.HINT}
-    machines = {c for c in named if taxonomy.cause(c).domain is records.Domain.HARDWARE}
-    generic = [f.signature for f in view.findings if f.signature.role is findings.FindingRole.PROXIMAL]
-    return any(s.cause == CAUSE and s.supports(c) for s in generic for c in machines)
-
-
-def _by_xid(xids: list[evidence_view.CaseSighting], weight: float) -> claims.Claim:
-    last = xids[-1]
-    return claims.Claim(
-        cause=CAUSE,
-        weight=weight,
-        at=last.at,
-        rule="user_error",
-        node=last.event.node,
-        evidence=tuple(s.event for s in reversed(xids)),
-        n_sources=1,
-        words=f"made GPU code fail (Xid {last.event.code}), which is most often the program's own mistake",
-    )
 
 
 def _clears_program(found: evidence_view.CaseFinding) -> bool:
@@ -202,10 +60,10 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
     return number if logged else 0
 
 
-def _by_exit(
+def claims_of(
     view: evidence_view.EvidenceView, caught: records.HealthEvent | None = None
 ) -> Iterable[claims.Claim]:
-    """A claim from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
+    """None or one, from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
     by_itself = _first_task_to_exit(view) or _aborted_with(view)
     signal = 0 if by_itself else view.signal or _sent_signal(view)
     failed = signal or view.attempt.exit_code or _without_code(view) or _first_task_to_exit(view)
@@ -243,11 +101,21 @@ def _by_exit(
 
 
 def _exit_claim(
-    view: evidence_view.EvidenceView, cause: str, weight: float, words: str, evidence: tuple[records.HealthEvent, ...]
-) -> claims.Claim:  # fmt: skip
+    view: evidence_view.EvidenceView,
+    cause: str,
+    weight: float,
+    words: str,
+    evidence: tuple[records.HealthEvent, ...],
+) -> claims.Claim:
     return claims.Claim(
-        cause=cause, weight=weight, at=view.end_at, rule="user_error", evidence=evidence, by_elimination=True, words=words
-    )  # fmt: skip
+        cause=cause,
+        weight=weight,
+        at=view.end_at,
+        rule="user_error",
+        evidence=evidence,
+        by_elimination=True,
+        words=words,
+    )
 
 
 def _without_code(view: evidence_view.EvidenceView) -> str:
