@@ -22,6 +22,7 @@ ABOVE = [f"reading part {n} of the input" for n in range(30)]
         (["セグメンテーション違反です (コアダンプ)"], "segfault", None),
         (["セグメンテーション違反"], "segfault", None),
         (["========= Invalid __global__ write of size 4 bytes", "=========     at k(int *)+0x50 in a.cu:3", "========= ERROR SUMMARY: 1 error"], "cuda_illegal_access", ["user_program"]),
+        (["========= Misaligned __shared__ read of size 8 bytes", "=========     at k(int *)+0x50 in a.cu:3"], "cuda_illegal_access", ["user_program"]),
         (["=>> PBS: job killed: ncpus 2.5 exceeded limit 1 (sum)"], "process_terminated", ["user_program"]),
         (["=>> PBS: job killed: vmem 12gb exceeded limit 10gb"], "slurm_oom", None),
         (["=>> PBS: job killed: walltime 3617 exceeded limit 3600"], "slurm_timeout", None),

@@ -77,6 +77,7 @@ def test_rocms_missing_resources_are_memory_only_if_none_was_free(free: str, exp
         ("Cuda driver error 719 in call at file '/opt/geryon/nvd_timer.h' in line 99.", "cuda_launch_failure"),
         ("Accelerator Fatal Error: call to cuStreamSynchronize returned error 700: Illegal address during kernel execution", "cuda_illegal_access"),
         ("cudaDeviceSynchronize failed with error 719", "cuda_launch_failure"),
+        ("cuCtxSynchronize ended with status 719", "cuda_launch_failure"),
         ("Error: Illegal address in CUDA queue synchronize", "cuda_illegal_access"),
     ],
 )  # fmt: skip
@@ -117,6 +118,7 @@ def test_a_transfer_that_ended_with_an_error_is_the_networks(line: str) -> None:
     found = first_cause(*ABOVE, line)
     assert found is not None
     assert (found.kind, found.role) == ("net_ib_completion_error", LineRole.SYMPTOM)
+    assert ("ended with error 12" in found.meaning) is ("RETRY_EXC" in line)
 
 
 def test_transfers_flushed_after_an_error_are_a_lost_peers() -> None:
@@ -145,6 +147,19 @@ def test_a_status_that_is_noted_or_quoted_is_none() -> None:
 def test_a_path_that_cannot_be_reached_is_a_file_servers(line: str) -> None:
     """In the words of tools and of C as in Python's."""
     assert kind(line) == "filesystem_unreachable"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "solver: error opening socket file '/run/agent.ctl': Connection timed out",
+        "cat: '/run/agent.sock': Connection refused",
+        "tool: could not open '/run/agent.sock': Connection timed out",
+    ],
+)
+def test_a_file_that_is_a_socket_is_no_file_servers(line: str) -> None:
+    """A service listens there, on the node itself."""
+    assert kind(line) != "filesystem_unreachable"
 
 
 def test_a_socket_that_refuses_is_no_file_server() -> None:

@@ -367,6 +367,8 @@ def test_what_tensorflow_tries_again_with_less_is_no_failure() -> None:
     handle = "2023-01-04 12:55:51.809667: E tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:389] Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED"
     (found,) = [f for f in reader.read([tried, loaded, handle]) if f.first_cause]
     assert found.kind == "cuda_oom"
+    (found,) = [f for f in reader.read([f"[rank0]: {tried}", f"[rank1]: {handle}"]) if f.first_cause]
+    assert found.kind == "cuda_library_error", "another rank's memory is another GPU's"
 
 
 def test_vllm_names_the_signal_that_ended_it() -> None:

@@ -62,6 +62,7 @@ def test_work_behind_such_a_line_shows_that_it_ended_nothing(line: str) -> None:
         "[2025-11-29 09:00:17,123 E 41231 41231] (raylet) file_system_monitor.cc:116: /tmp/ray/s is over 95% full",
         "[2025-11-29 09:00:17,123 E 41231 41231] core_worker.cc:9: No exporter agent: metrics will not be exported",
         "E0000 00:00:1732900000.123456   41231 cuda_dnn.cc:8310] a factory of plugin cuDNN is there already",
+        "E1129 09:00:17.123456 41231 runtime/pjrt_odd.cc:1228] the version of the driver is odd",
         "2025-11-29 09:00:17.123456: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:477] a factory is there already",
     ],
 )
@@ -132,6 +133,20 @@ def test_what_goes_on_or_ends_on_purpose_is_no_cause(line: str) -> None:
     assert first([line]) is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING 11-29 09:00:17 [cuda.py:969] Failed to get NUMA nodes for GPUs: Broken pipe",
+        "[rank3]:[W1129 09:00:17.123456789 TCPStore.cpp:88] [c10d] recvValue failed: Connection was closed",
+    ],
+)
+def test_a_note_that_names_an_error_is_the_last_word_before_a_bad_exit(line: str) -> None:
+    """Some frameworks warn of what then ends them."""
+    found = first([line, "srun: error: n1: task 0: Exited with exit code 1"])
+    assert found is not None
+    assert found[:2] == ("program_error", line)
+
+
 def test_a_heading_of_that_level_leaves_the_cause_to_the_line_below_it() -> None:
     head = "[NeMo E 2025-11-29 09:00:17 perf:110] The packed data is at odds with its index. What was found:"
     reason = "    invalid value 7 for field width"
@@ -162,6 +177,10 @@ def test_a_tool_of_the_program_and_its_data_are_the_programs_own(line: str) -> N
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
+        (
+            "ValueError: (InvalidArgument) TCP receive error. Details: Resource temporarily unavailable.",
+            "python_consequence",
+        ),
         ("RuntimeError: Engine core process died unexpectedly", "python_consequence"),
         ("RuntimeError: Worker process exited with non-zero status 1", "python_consequence"),
         ("RuntimeError: vllm server process exited unexpectedly", "python_consequence"),

@@ -119,6 +119,16 @@ def test_perls_warnings_and_prose_are_no_last_word(line: str) -> None:
     assert _first([line, "hello"]) is None
 
 
+@pytest.mark.parametrize(("n_lines", "is_cause"), [(12, True), (40, False)])
+def test_a_virtual_machines_exception_stands_above_the_lines_of_its_shutdown(
+    n_lines: int, is_cause: bool
+) -> None:
+    """Threads and pools report their end behind it; a program that goes on prints more."""
+    lines = ["DemoException: bad settings", "\tat demo.Main.run(Main.java:7)"]
+    first = _first(["hello", *lines, *(f"closing the pool {n}" for n in range(n_lines))])
+    assert (first is not None) is is_cause
+
+
 NO_HEAP = "java.lang.OutOfMemoryError: GC overhead limit exceeded"
 OF_JAVA, OF_NODE = "\tat demo.Main.run(Main.java:7)", "    at run (/opt/demo.js:3:7)"
 
@@ -132,6 +142,7 @@ OF_JAVA, OF_NODE = "\tat demo.Main.run(Main.java:7)", "    at run (/opt/demo.js:
         (["org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed"], "program_error"),
         (["DemoException: bad settings", OF_JAVA, OF_JAVA], "program_error"),
         (["TypeError: Cannot read properties of undefined", OF_NODE, "", "Node.js v18.1.0"], "program_error"),
+        (["TypeError: Cannot read properties of undefined", "    at file:///opt/demo.mjs:3:7"], "program_error"),
         (["TypeError: Cannot read properties of undefined"], "python_exception"),
         (["ValueError: bad settings", "  at the end of the run"], "python_exception"),
     ],

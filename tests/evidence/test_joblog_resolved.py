@@ -46,6 +46,8 @@ def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
         "ERROR: no licence found. Exiting.",
         "Error: cannot read the mesh, using the old one failed",
         "Error: no such solver, exiting instead of using another",
+        "ERROR: no cache found, will use none; aborting",
+        "Fatal: cannot read the state, will create one and exit",
         "ERROR: using a negative time step is not allowed",
         "Unable to open restart.chk. Starting over is disabled",
         "ERROR: checkpoint /x/ckpt is corrupt, will start no further epochs",
@@ -158,3 +160,4 @@ def test_the_text_of_a_warning_ends_with_the_line_of_source_below_it() -> None:
     assert not first_causes(
         "/x/x.py:3: UserWarning: old", "solver: cannot open mesh.msh", "  warnings.warn(text)"
     )
+    assert not first_causes(*warned[:2], "solver: cannot open mesh.msh", "  warnings.warn(text)")

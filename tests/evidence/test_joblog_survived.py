@@ -125,7 +125,7 @@ EPOCHS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line
 ELASTIC = "E0102 10:10:10.1 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 3 (pid: 12) of binary: /usr/bin/python"
 RESTART = "I0102 10:10:11.1 1 torch/distributed/elastic/agent/server/api.py:877] [default] Worker group FAILED. 3/3 attempts left; will restart worker group"
 SHELL = "./run.sh: line 3: 123 Killed                  ./optional"
-BUFFERED = EPOCHS[:110]
+BUFFERED = EPOCHS[:128]
 """As many steps as a buffer may have held back, and few more."""
 
 
@@ -151,3 +151,8 @@ def test_an_exit_that_others_worked_on_after_is_no_cause(exits):
 def test_an_exit_stays_where_little_work_or_other_tasks_followed(lines, kind):
     """Buffers hold back steps from before it, and the tasks of a step need not wait for each other."""
     assert _first("\n".join(lines)).kind == kind
+
+
+def test_a_restart_of_the_workers_needs_few_steps_as_proof():
+    """The launcher itself says that they begin again."""
+    assert _first("\n".join([ELASTIC, RESTART, *BUFFERED])) is None

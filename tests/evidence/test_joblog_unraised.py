@@ -136,7 +136,33 @@ def test_a_dead_task_of_asyncio_is_the_last_resort_at_a_bad_exit(heading: list[s
         assert found.kind == "task_exit", "too far above it, or another heading"
 
 
+def test_a_task_that_only_lost_its_peer_explains_no_exit() -> None:
+    """It died of whatever ended the other process."""
+    for lost in (BROKEN, "ConnectionResetError: [Errno 104] Connection reset by peer"):
+        found = first_cause(*STEPS, *HEADINGS[-2], *traceback(lost), EXITED)
+        assert found
+        assert found.kind == "task_exit"
+
+
+def test_what_was_ignored_explains_no_exit_far_below_it() -> None:
+    """Right above it, it is all that is known."""
+    ignored = [*STEPS, *HEADINGS[0], *traceback(EXCEPTIONS[1])]
+    assert message(*ignored, *["reading a part"] * 3, EXITED) == EXCEPTIONS[1]
+    assert message(*ignored, *["reading a part"] * 100, EXITED) == EXITED
+
+
+def test_what_was_ignored_and_is_printed_again_gives_way_to_an_error() -> None:
+    """A logger repeats the exception without its heading."""
+    bad = "ValueError: bad settings"
+    for again in (EXCEPTIONS[1], EXCEPTIONS[4]):
+        assert message(*STEPS, *HEADINGS[0], *traceback(again), again, *traceback(bad)) == bad
+
+
 def test_the_thread_that_feeds_a_queue_prints_without_a_heading() -> None:
     lines = traceback(BROKEN, "_feed", "/usr/lib/python3.10/multiprocessing/queues.py")
     assert message(*STEPS, *lines, "all done") is None
     assert message(*STEPS, *traceback(BROKEN, "_feed", "/opt/queues.py"), "all done") == BROKEN
+    bad = "TypeError: cannot pickle 'module' object"
+    lines = traceback(bad, "_feed", "/usr/lib/python3.10/multiprocessing/queues.py")
+    assert message(*STEPS, *lines) == bad
+    assert message(*STEPS, *lines, "Training completed successfully.") is None

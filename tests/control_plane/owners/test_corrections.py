@@ -209,6 +209,19 @@ def test_a_correction_waits_for_the_output_as_a_mail_does(
     assert pending(mailing) == []
 
 
+def test_no_correction_waits_for_output_past_the_hour(mailing: context.Context, box: mail_server.Box) -> None:
+    """A verdict of the hour's last minute is sent with what is known at the hour's end."""
+    made = mailed_unread(mailing)
+    later(mailing, 3590 - mailing.config.service.mail_wait_s)
+    judge(mailing, made, **READ | {"log_read": False})
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    later(mailing, 11)
+    owners.run(mailing)
+    assert len(box.mails) == 2
+    assert pending(mailing) == []
+
+
 @pytest.mark.parametrize("is_away", [False, True])
 def test_output_that_is_read_an_hour_later_corrects_nothing(
     mailing: context.Context, box: mail_server.Box, is_away: bool

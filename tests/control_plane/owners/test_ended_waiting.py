@@ -204,6 +204,47 @@ def test_a_predecessor_that_never_started_either_explains_the_end(mailing: conte
     assert is_explained(mailing)
 
 
+def test_a_dependency_on_no_job_in_particular_is_not_waited_for(mailing: context.Context) -> None:
+    """Its row names no predecessor, so that no verdict will come."""
+    not_started(mailing, row(mailing, 7, **REMOVED))
+    before = mailing.clock.now() - timedelta(minutes=10)
+    known = records.JobDependency(cluster="c", job_id=7, on_job_id=0, user="alice", at=before)
+    mailing.store.save_dependencies([known])
+    assert is_explained(mailing)
+
+
+def test_a_dependency_that_was_read_after_the_end_is_a_later_jobs(mailing: context.Context) -> None:
+    """Slurm uses a number again: what the later job of it waits for did not remove this one."""
+    not_started(mailing, row(mailing, 7, **REMOVED))
+    known = records.JobDependency(
+        cluster="c", job_id=7, on_job_id=6, user="alice", at=mailing.clock.now() + timedelta(minutes=5)
+    )
+    mailing.store.save_dependencies([known])
+    attempt(mailing, job_id=6, run_key="6", account="lab")
+    assert is_explained(mailing)
+
+
+def test_a_start_of_the_predecessor_after_the_end_did_not_cause_it(mailing: context.Context) -> None:
+    """It failed, was judged, and its owner let it begin again."""
+    not_started(mailing, row(mailing, 7, **REMOVED))
+    judge(mailing, predecessor(mailing, 6))
+    assert is_explained(mailing)
+    after = mailing.clock.now() + timedelta(minutes=5)
+    predecessor(mailing, 6, attempt=2, submit_at=after, start_at=after, end_at=after + timedelta(minutes=1))
+    assert is_explained(mailing)
+
+
+def test_a_predecessor_that_never_started_after_the_end_explains_nothing(mailing: context.Context) -> None:
+    """It is a later job of the number, or was cancelled later."""
+    not_started(mailing, row(mailing, 7, **REMOVED))
+    before = mailing.clock.now() - timedelta(minutes=10)
+    known = records.JobDependency(cluster="c", job_id=7, on_job_id=6, user="alice", at=before)
+    mailing.store.save_dependencies([known])
+    later(mailing, 60)
+    not_started(mailing, row(mailing, 6))
+    assert not is_explained(mailing)
+
+
 @pytest.mark.parametrize(("node", "explained"), [("", True), ("n1", False)])
 def test_only_accountings_word_on_a_predecessor_explains_the_end(
     mailing: context.Context, node: str, explained: bool

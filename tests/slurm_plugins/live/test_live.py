@@ -632,6 +632,27 @@ def test_a_job_that_was_read_once_is_not_lost_by_a_second_look() -> None:
     assert job_texts.listed(slurm, frozenset()).texts.keys() >= {*old}
 
 
+def test_a_line_forged_into_the_second_text_hides_no_job_of_the_first() -> None:
+    """Many begin while the first text is read, and then a job takes the name that has another's line."""
+    slurm = Controller({job_id: of(job_id) for job_id in range(1, 10)})
+    n_ids = 0
+
+    def change(program: str) -> None:
+        nonlocal n_ids
+        n_ids += program == "squeue"
+        if n_ids == 1:
+            slurm.jobs |= {job_id: of(job_id) for job_id in range(100, 200)}
+        elif n_ids == 2:
+            slurm.jobs |= {4: of(4, "newer"), 9: of(9, "x\nJobId=3 z")}
+
+    slurm.afterwards = change
+    listing = job_texts.listed(slurm, frozenset())
+    assert listing.texts.keys() >= {2, 3}
+    assert listing.forged == {9}
+    job_texts.require(listing, 3)
+    assert "JobName=newer" in listing.texts[4], "the second text is the newer one"
+
+
 def test_a_running_job_before_the_line_of_a_new_one_does_not_vanish_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
