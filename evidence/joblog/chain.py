@@ -7,8 +7,10 @@ something else. If that fails by itself, the last exception is the reason.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from probing_cluster.core import sanitize
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, LineRole, Record
 
 _LINK = re.compile(r"\s*(?:(?P<handling>During handling of the above)|The above exception was the direct)")
@@ -42,6 +44,7 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
 """A shorter text may end a line by chance."""
 _MAX_RANKS = 256
+_MESSAGE_CHARS = 200
 _DIGITS, _WORDS_CHARS = re.compile(r"\d+"), 120
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
@@ -81,7 +84,10 @@ _MAX_HANDLERS = 64
 _OF_HYDRA = "Error executing job with overrides"
 """Hydra leaves the frames above the program's own function out of its last traceback."""
 
-_PLACE, _WENT_ON = frozenset({"instead_since", "chained", "thread"}), frozenset({"handled", "goes_on"})
+_PLACE, _WENT_ON = (
+    frozenset({"instead_since", "chained", "linked", "thread"}),
+    frozenset({"handled", "goes_on"}),
+)
 """Fields of an exception that its chain gives. The second ones make it weak, which an error of the hardware never is."""
 CODE_CHARS = 400
 """Characters kept of a source line; a minified one may have megabytes."""
@@ -186,6 +192,8 @@ class ExceptionChain:
         now.renamed = ""
         if now.began != found.line:
             found = replace(found, detail={**found.detail, "chained": now.began})
+        elif is_link(now.above):
+            found = replace(found, detail={**found.detail, "linked": True})  # the log begins below its cause
         if _of_feeder(now) and found.role is LineRole.REMOTE:
             return replace(found, role=LineRole.OBSERVATION)  # nobody reads the queue any more
         if _THREAD.search(now.above) or _of_feeder(now):
@@ -212,6 +220,16 @@ class ExceptionChain:
             self.handled_at = frozenset(caught)
             return replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return found
+
+
+def raised_as(best: JobFinding, held: Sequence[JobFinding]) -> str:
+    """The message of the last exception in `held` that was raised from `best`; empty without one."""
+    last = best
+    for later in held if "exception" in best.detail else ():
+        began = later.detail.get("chained")
+        if began and began <= best.line < later.line and later.rank == best.rank:
+            last = later
+    return "" if last.message == best.message else sanitize.clean(last.message, _MESSAGE_CHARS)
 
 
 def placed(found: JobFinding | None, last: JobFinding | None) -> JobFinding | None:
