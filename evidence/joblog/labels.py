@@ -311,6 +311,10 @@ def _undated(record: grammar.Record) -> grammar.Record:
     if _is_no_tag(record.text, peeled):
         at = record.text.find(f"{peeled.tag}:")
         message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None
+    elif message and record.text.endswith(message):
+        # The blanks of a traceback's lines; one of them belongs to the prefix.
+        before = record.text[: len(record.text) - len(message)]
+        message = before[len(before.rstrip(" ")) + 1 :] + message
     inner = strip(record.line, message)
     return replace(
         inner,
