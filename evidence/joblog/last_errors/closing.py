@@ -89,7 +89,7 @@ _STACK = re.compile(
 _BOILERPLATE = re.compile(
     r"Primary job\s|\S{1,200} FAILED$|CHILD PROCESS FAILED WITH NO ERROR_FILE$|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
     r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |PMI2?_Abort: |(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:\d{1,8} more process(?:es)? ha(?:s|ve) sent help message|Set MCA parameter)\b|aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
-    r"|\s{0,8}(?:Job ?)?(?:State|Status)\s{0,8}[:=]\s{0,8}(?:FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|COMPLETED)\b"
+    r"|(?:slurmstepd: error: )?\*{3} (?:JOB|STEP) .{1,200} CANCELLED AT |\s{0,8}(?:Job ?)?(?:State|Status)\s{0,8}[:=]\s{0,8}(?:FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|COMPLETED)\b"
 )
 """Lines that launchers print about every end, and `seff` and `scontrol` about a job."""
 _SILENT = re.compile(
