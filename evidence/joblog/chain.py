@@ -76,6 +76,7 @@ class _Traceback:
 
 
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|\.pyx$")
+_AT_EXIT = frozenset({"_run_finalizers", "_exit_function", "_python_exit", "_shutdown", "_cleanup"})
 _HANDLER_TIMES = 3
 """An exception that reaches the top of the program is printed once. So many different ones below one and the same function, with other output between them, were caught there."""
 _APART = 3
@@ -194,8 +195,10 @@ class ExceptionChain:
             found = replace(found, detail={**found.detail, "chained": now.began})
         elif is_link(now.above):
             found = replace(found, detail={**found.detail, "linked": True})  # the log begins below its cause
-        if _of_feeder(now) and found.role is LineRole.REMOTE:
-            return replace(found, role=LineRole.OBSERVATION)  # nobody reads the queue any more
+        if (_of_feeder(now) and found.role is LineRole.REMOTE) or _of_exit(now):
+            return replace(
+                found, role=LineRole.OBSERVATION
+            )  # nobody reads the queue any more; the program had ended
         if _THREAD.search(now.above) or _of_feeder(now):
             found = replace(found, detail={**found.detail, "thread": True})
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
@@ -246,6 +249,12 @@ def _of_feeder(now: _Traceback) -> bool:
         and now.outermost[1] == "_feed"
         and _FEEDER.search(now.outermost[0]) is not None
     )
+
+
+def _of_exit(now: _Traceback) -> bool:
+    """Whether Python called the outermost function after the program had ended."""
+    file, function = now.outermost or ("", "")
+    return function in _AT_EXIT and _LIBRARY.search(file) is not None
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:

@@ -133,7 +133,8 @@ def last_error(
         lacking = last.detail.get("exception") in precedence.MISSING or precedence.LACKING.search(
             last.message
         )
-        chosen = other and not raised and not lacking
+        about = str(best.detail.get("exception", "")).rpartition(".")[2] in last.message
+        chosen = other and not (raised or lacking or about)
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
 
 

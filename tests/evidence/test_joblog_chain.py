@@ -193,6 +193,8 @@ def test_a_single_process_ends_by_its_last_exception(times: int, end: list[str])
         traceback("OSError: cannot seek", MAIN),
         traceback("FileNotFoundError: [Errno 2] No such file or directory: 'best.pt'", MAIN),
         traceback("RuntimeError: checkpoint best.pt not found", MAIN),
+        traceback("hub.SupervisionError: the actor of generator has failed", MAIN),
+        traceback("RuntimeError: a worker raised OSError, see above", MAIN),
         [*ENDED, "the job ends"],
         [HANDLING[1], *ENDED],
         ["Exception in thread Thread-1:", *ENDED],

@@ -41,7 +41,7 @@ WRAPPERS = {
     "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",
     "ts in brackets": "[2025-03-04 05:06:07] {}", "clock": "05:06:07 {}", "clock in brackets": "[05:06:07.123] {}", "seconds": "1741064767.123 {}", "set in": "    {}",
     "PRRTE": "[prterun-n1-123@1,3]<stderr>: {}", "Lightning": "[rank: 3] {}", "Swarm": "worker.3.abc123@node7    | {}", "pods": "[pod/trainer-0/main] {}",
-    "seconds in brackets": "[  161.5s] {}", "LSF": "<<n3>> {}", "host and rank in brackets": "[n-prod-230:0]:{}", "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}", "syslog's date": "Mar 04 05:06:07 {}",
+    "seconds in brackets": "[  161.5s] {}", "LSF": "<<n3>> {}", "host and rank in brackets": "[n-prod-230:0]:{}", "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}", "syslog's date": "Mar 04 05:06:07 {}", "SkyPilot": "(worker1, rank=1, pid=4242, ip=10.0.0.7) {}", "SkyPilot's single task": "(task, pid=4242) {}",
 }  # fmt: skip
 JSON = {"docker": "log", "a cloud's log": "textPayload", "fluentd": "message"}
 """Where relays that write a record a line keep the text."""
