@@ -284,8 +284,9 @@ def is_repeated(text: str, before: Reversible[str]) -> bool:
 
     A shell's trace shows the command that prints the text, or a heading announces another run's lines, each with a mark.
     """
+    tag = _NAME_TAG.match(text)
     if (
-        _PIECE.match(text)
+        _PIECE.match(text[tag.end() :] if tag else text)
         or _continues_a_piece(text, before)
         or _answered(text, before)
         or _announced(text, before)
