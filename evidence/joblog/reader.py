@@ -178,6 +178,8 @@ class JobLogReader:
         if chain.is_link(record.text):
             self._chain.link(record)
             self._take_last()
+            if record.line - self._trailing.dropped < _UNRAISED_LINES:
+                self._unraised[rank] = record.line  # raised from an exception that Python ignores
         current = self._tracebacks.get(rank)
         if current is None:
             if rank in self._unraised and python.exception(record):

@@ -23,25 +23,29 @@ _UNIT = re.compile(
 )
 _NO_UNIT = re.compile(
     r"\b(?:ranks?|pid|process(?:es)?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
-    r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4})\W{0,3}$"
-    r"|\b(?:memory|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
+    r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4})\W{0,3}$",
     re.IGNORECASE,
 )
-"""Numbered things that are not worked off one after the other, steps, which have rules of their own, and what grows by itself."""
+"""Numbered things that are not worked off one after the other, and steps, which have rules of their own."""
+_BY_ITSELF = re.compile(
+    r"\b(?:memory|power|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|(?<!\[)queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
+    re.IGNORECASE,
+)
+"""What grows or comes by itself, even if the program stands still."""
 _WENT_WRONG = re.compile(r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3})\b", re.IGNORECASE)
 _MORE_UNITS = 3
 """So many further units without a failure need no result."""
 _RESULT = re.compile(
-    r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|load\w{0,3}|read\w{0,3}|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up)\b)(?:"
+    r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
     r".{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
     r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)"
     r"|\W{0,4}(?:\[[^\]\n]{1,40}\] {1,3})?(?:\w{1,20}: )?(?:[Ss]aved|[Ss]aving|[Ww]rote|[Ww]ritten|[Ss]tored|[Ee]xported|[Uu]ploaded) (?:\S{1,60} ){0,6}\S*[./\d]\S"
     r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
 )
 """What a program reports of work that it has done. A script's farewell (`finished at …`) is none."""
+_NAMED = r"\b(?:trials?|runs?|fits?|folds?|experiments?|candidates?|subjects?|samples?|items?|records?|genes?|seeds?)[ :#]{1,2}(?=[\w.-]{0,40}\d)[\w.-]{1,60}"
 _FAILED_UNIT = re.compile(
-    r"\b(?:trials?|runs?|jobs?|tasks?|fits?|folds?|experiments?|candidates?|subjects?|samples?|files?|items?|records?|attempts?|sites?)\b.{0,80}\b(?:failed|errored|raised|crashed|skipp(?:ed|ing))\b",
-    re.IGNORECASE,
+    rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}", re.IGNORECASE
 )
 """A harness reports which of its units failed: it caught the exception."""
 _NEAR_LINES = 2
@@ -94,7 +98,7 @@ def _unit(text: str) -> tuple[str, str] | None:
     text = text[:_MAX_CHARS]
     head = _HEAD.match(text)
     found = _UNIT.match(text, head.end() if head else 0)
-    if found is None or _NO_UNIT.search(found["words"].rstrip()):
+    if found is None or _NO_UNIT.search(found["words"].rstrip()) or _BY_ITSELF.search(text):
         return None
     return found["words"].strip(), found["name"]
 
