@@ -17,7 +17,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end, units
+from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -42,7 +42,6 @@ _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _ANNOUNCED_LINES = 3
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
-_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted"})
 
 
 class CauseCandidates:
@@ -103,14 +102,15 @@ class CauseCandidates:
         if self.settled:
             self.held.append(finding)
             return
-        begun = self.best is not None and self._progress.units.begun and units.are_different(finding, self.held[self.best])
-        if finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or begun):
+        best, begun = self.candidate, self._progress.units.begun > 0
+        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
+        if finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
             self._survived()
         if finding.role is not LineRole.OBSERVATION:
             self._progress.units.failed()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
-        if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
+        if unexplained_end.is_unexplained(finding):
             self._not_survived()
         self.held.append(finding)
         if finding.role is LineRole.END:
@@ -278,8 +278,7 @@ class CauseCandidates:
             own = self._progress.of_same_run(record.text)
             if self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS:
                 self._late_steps += 1 if own else _STEPS_OF_GRACE
-            resumed = best.kind in _REQUEUES and self._progress.units.restarted and self._progress.live >= _STEPS
-            if resumed or self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
+            if self._progress.resumed(best.kind) or self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
         if not progress.can_be_survived(best):

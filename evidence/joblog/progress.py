@@ -229,6 +229,10 @@ class LogProgress:
             self._begun_anew.add(words)
         return words in self._ordered and words not in self._begun_anew
 
+    def resumed(self, kind: str) -> bool:
+        """Whether the job, whose end was of this kind, was queued again and works on in the same log."""
+        return kind in _REQUEUES and self.units.restarted and self.live >= _LOOP_ENDED
+
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""
         if _TRAINED.search(text) or self.units.went_on(text):
@@ -249,7 +253,14 @@ class LogProgress:
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
             # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED
-        if live or self.units.begun or self.units.restarted or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60]):
+        if (
+            live
+            or self.units.begun
+            or self.units.restarted
+            or words in self._ordered
+            or _LIVE.search(text)
+            or _DATE.search(text[:60])
+        ):
             self.live += 2 if len(now) == 1 and _EPOCH.match(text) else 1
         return True
 
@@ -307,6 +318,7 @@ _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")
 """The record that transformers' trainer writes once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
 _LOOP_ENDED = 3
+_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted"})
 
 
 def is_of_script(text: str) -> bool:

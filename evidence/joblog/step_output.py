@@ -153,7 +153,17 @@ _ALL_PASSED = re.compile(
 )
 _OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
 _RAN_LINES = 3
-_PASSES = ("===", "test result: ok", "ok ", "configure: exit 0", "[INFO] BUILD", "BUILD SUCC", "100% tests", "All tests ", "# ")
+_PASSES = (
+    "===",
+    "test result: ok",
+    "ok ",
+    "configure: exit 0",
+    "[INFO] BUILD",
+    "BUILD SUCC",
+    "100% tests",
+    "All tests ",
+    "# ",
+)
 
 
 def test_mark(text: str) -> bool | None:

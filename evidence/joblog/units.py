@@ -19,11 +19,11 @@ _HEAD = re.compile(
 )
 """R's index of a printed text; a logger's time and level. What they contain is no unit's name."""
 _UNIT = re.compile(
-    r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=_(\[\"'-]{1,4})(?P<name>(?=[a-z]{0,12}\d)[\w-]{1,40})(?![\w.%]\w|[\w%])"
+    r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=\"']{1,3})(?P<name>(?=[a-z]{0,12}\d)[\w-]{1,24})(?![\w.%]\w|[\w%])"
 )
 _NO_UNIT = re.compile(
     r"\b(?:ranks?|pid|process(?:es)?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
-    r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4})\W{0,3}$",
+    r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4}|\w{0,20}_?ids?|\w{0,20}Id|(?:total|number|num|count)\b.{0,40})\W{0,3}$",
     re.IGNORECASE,
 )
 """Numbered things that are not worked off one after the other, and steps, which have rules of their own."""
@@ -32,11 +32,16 @@ _BY_ITSELF = re.compile(
     re.IGNORECASE,
 )
 """What grows or comes by itself, even if the program stands still."""
-_WENT_WRONG = re.compile(r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3})\b", re.IGNORECASE)
+_WENT_WRONG = re.compile(
+    r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3})\b", re.IGNORECASE
+)
+_COMPLAINS = re.compile(
+    r"\b(?:fail\w{0,4}|errors?|exception|cannot|could not|unable|invalid)\b", re.IGNORECASE
+)
 _MORE_UNITS = 3
 """So many further units without a failure need no result."""
 _RESULT = re.compile(
-    r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
+    r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|fail\w{0,4}|(?<!\d )errors?|exceptions?|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
     r".{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
     r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)"
     r"|\W{0,4}(?:\[[^\]\n]{1,40}\] {1,3})?(?:\w{1,20}: )?(?:[Ss]aved|[Ss]aving|[Ww]rote|[Ww]ritten|[Ss]tored|[Ee]xported|[Uu]ploaded) (?:\S{1,60} ){0,6}\S*[./\d]\S"
@@ -61,13 +66,17 @@ _ADVICE = re.compile(
 _WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
 """The log level of a problem that does not end the program."""
 _OF_R = re.compile(r"\s{0,4}Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|\{) ?:")
-_R_ENDS = re.compile(r"Execution halted|Calls: |Backtrace:|Traceback|In addition: |Warning messages?:|Quitting from ")
-"""What R prints below the error that ends it."""
-_R_LINES = 3
+_R_ENDS = re.compile(
+    r"Execution halted|Calls: |Backtrace:|Traceback|In addition: |Warning messages?:|Quitting from "
+)
+"""What R prints below the error that ends it; a script that `try` guards goes on without."""
+_LEFT_OUT = re.compile(
+    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
+    re.IGNORECASE,
+)
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|restart(?:ed|ing|[ _]count\W{1,3}[1-9]))\b", re.IGNORECASE
 )
-_NUMBER = re.compile(r"[\d.]+")
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 
 
@@ -78,23 +87,14 @@ def reports_recovery(text: str) -> bool:
 
 
 def _is_caught(text: str) -> bool:
-    """Whether the line reports which unit of a harness failed, or how the program goes on."""
-    return (_FAILED_UNIT.search(text) or _GOES_ON.search(text)) is not None and not _ADVICE.search(text)
-
-
-def are_different(one: grammar.JobFinding, other: grammar.JobFinding) -> bool:
-    """Whether the errors differ in more than numbers: each attempt may end by the same one."""
-    words = [(f.kind, _NUMBER.sub("", f.message)) for f in (one, other)]
-    return words[0] != words[1]
-
-
-def is_result(text: str) -> bool:
-    """Whether the program reports work that it has done."""
-    return _RESULT.match(text[:_MAX_CHARS]) is not None
+    """Whether the line reports what the program leaves out, or tries again, because of an error."""
+    return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text)
 
 
 def _unit(text: str) -> tuple[str, str] | None:
     """The words and the name of a unit of work; None for any other line."""
+    if text[:1].isspace():
+        return None  # a setting, or a message's further line
     text = text[:_MAX_CHARS]
     head = _HEAD.match(text)
     found = _UNIT.match(text, head.end() if head else 0)
@@ -114,18 +114,21 @@ class Units:
                 self._names.setdefault(unit[0], set()).add(unit[1])
         heads = [i for i, line in enumerate(before) if grammar.TRACEBACK in line]
         above = before[heads[-1] - 1 if heads else -1] if before and heads != [0] else ""
-        self._caught = any(_is_caught(text) for text in (above, error))
+        failed = _FAILED_UNIT.search(above) or (_COMPLAINS.search(above) and _is_caught(above))
+        self._caught = bool(failed) or _is_caught(error)
         """Whether the program, or the harness, reported that it caught the error."""
         self._of_r = _OF_R.match(error) is not None
-        self._lines = self._r_lines = 0
+        self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
+        self.resolved = False
+        """Whether a result followed an error that the program reported to have caught."""
         self.restarted = False
         """Whether the program reported that it resumes an earlier run's work."""
 
     def failed(self) -> None:
         """Another error came: what was begun before it proves nothing."""
-        self.begun = self._r_lines = 0
+        self.begun = 0
 
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""
@@ -135,14 +138,14 @@ class Units:
         if self._lines <= _NEAR_LINES and _is_caught(text):
             self._caught = True
         self.restarted = self.restarted or _RESTARTS.search(text) is not None
-        if self._of_r and text[:1].strip():
-            self._of_r = _R_ENDS.match(text) is None
-            self._r_lines += 1
+        self._of_r = self._of_r and _R_ENDS.match(text) is None
         unit = _unit(text)
         if unit and (names := self._names.get(unit[0])) is not None and unit[1] not in names:
             if len(names) < _MAX_NAMES:
                 names.add(unit[1])
             self.begun += _WENT_WRONG.search(text) is None
-        if self._of_r and self._r_lines >= _R_LINES:
+        if self.begun >= _MORE_UNITS:
             return True
-        return self.begun >= _MORE_UNITS or ((self.begun > 0 or self._caught) and is_result(text))
+        result = _RESULT.match(text[:_MAX_CHARS]) is not None
+        self.resolved = self.resolved or (result and (self._caught or self._of_r))
+        return self.resolved or (result and self.begun > 0)

@@ -7,7 +7,11 @@ import pytest
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
 
-RAISED = ["Traceback (most recent call last):", '  File "fit.py", line 7, in fit', "ValueError: negative width"]
+RAISED = [
+    "Traceback (most recent call last):",
+    '  File "fit.py", line 7, in fit',
+    "ValueError: negative width",
+]
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB."
 LATER = ["Traceback (most recent call last):", '  File "plot.py", line 9, in <module>', "KeyError: 'colour'"]
 
@@ -48,7 +52,7 @@ CAUGHT: dict[str, tuple[list[str], list[str]]] = {
     ),
     "R's try": (
         ["Loading required package: survival", "Error in coxph(f, data = d) : infinite hazard"],
-        ["stratum north", "stratum south", "stratum west", "stratum east"],
+        ["stratum north", "fitted 7 of 8 strata"],
     ),
     "a retried licence": (
         ["[queue] attempt 1/4 for comsol", "License checkout failed.", "[queue] attempt 1 failed (rc=3), sleeping 60 s"],
@@ -82,7 +86,9 @@ def test_a_farewell_behind_the_error_leaves_it_the_cause(name: str) -> None:
     assert first(lines) > 0
 
 
-@pytest.mark.parametrize("name", ["trials", "runs of an agent", "batch sizes", "R's try", "a retried licence"])
+@pytest.mark.parametrize(
+    "name", ["trials", "runs of an agent", "batch sizes", "R's try", "a retried licence"]
+)
 def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
     """The first error was survived, whether or not the next unit came to a result."""
     error, later = CAUGHT[name]
@@ -105,7 +111,13 @@ def test_a_unit_that_only_began_is_no_result() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["rank {n} saved out.{n}.pt", "gpu power {n}00 W", "waiting for chunk {n}", "port 29{n}00 done", "layer {n} ok"],
+    [
+        "rank {n} saved out.{n}.pt",
+        "gpu power {n}00 W",
+        "waiting for chunk {n}",
+        "port 29{n}00 done",
+        "layer {n} ok",
+    ],
 )
 def test_what_comes_by_itself_or_from_other_ranks_is_no_unit(line: str) -> None:
     """Such lines stand above and below a failure that ended the job."""
@@ -115,7 +127,46 @@ def test_what_comes_by_itself_or_from_other_ranks_is_no_unit(line: str) -> None:
 def test_a_bad_exit_behind_the_next_unit_brings_the_error_back() -> None:
     """A harness works through all its units and then reports that one failed."""
     error, later = CAUGHT["trials"]
-    assert first([*error, *later, "srun: error: n1: task 0: Exited with exit code 1"]) == len(error)
+    for end in (
+        "srun: error: n1: task 0: Exited with exit code 1",
+        "Error: 1 of 3 trials failed",
+        "sweep finished with exit code 2",
+    ):
+        assert first([*error, *later, end]) == len(error)
+
+
+def test_the_complaint_of_a_tool_about_one_sample_stays_the_cause() -> None:
+    """The script goes through the other samples and then sums up."""
+    complaint = "[E::main_mem] failed to open file `x.fq`"
+    others = [f"Processing sample {n}" for n in (8, 9)]
+    assert first(["Processing sample 7", complaint, *others, "Error: 1 of 3 samples failed"]) == 2
+
+
+def test_what_a_unit_lacks_or_a_broken_machine_leaves_the_first_error_the_cause() -> None:
+    """The next unit fails otherwise, in consequence."""
+    lost = ["Traceback (most recent call last):", '  File "fit.py", line 2, in load']
+    missing = [*lost, "FileNotFoundError: [Errno 2] No such file or directory: 'k.pt'"]
+    assert first(["run 1 of grid", *RAISED, "run 2 of grid", *missing]) == 4
+    ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    busy = "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable"
+    assert first(["seed 1", *lost, ecc, "seed 2", *lost, busy]) == 4
+
+
+def test_a_run_that_reports_its_own_end_has_not_caught_the_error() -> None:
+    """There is no other run; the line above the error is none about it."""
+    farewell = ["Run 20310702_9 failed", "Best accuracy: 0.8", "saved out/m.json"]
+    assert first(["Resuming from out/ck_9.pt", *RAISED, *farewell]) == 4
+
+
+def test_what_r_prints_when_it_halts_leaves_its_error_the_cause() -> None:
+    """A message of several lines, and R's own last word."""
+    error = [
+        "Error in readGrid(f) : bad grid",
+        "the grid has 3 columns",
+        "Calls: main -> readGrid",
+        "Execution halted",
+    ]
+    assert first([*error, "saved 2 of 3 grids"]) == 1
 
 
 PASSED: dict[str, list[str]] = {
@@ -169,7 +220,11 @@ def test_the_end_of_a_pipe_or_of_a_monitor_is_no_cause(line: str) -> None:
 def test_dasks_heartbeat_that_failed_at_the_end_is_no_cause() -> None:
     """The scheduler ended before its worker."""
     head = "2031-07-02 08:01:15,004 - distributed.worker - ERROR - Failed to communicate with scheduler during heartbeat."
-    closed = ["Traceback (most recent call last):", '  File "tcp.py", line 5, in read', "tornado.iostream.StreamClosedError: Stream is closed"]
+    closed = [
+        "Traceback (most recent call last):",
+        '  File "tcp.py", line 5, in read',
+        "tornado.iostream.StreamClosedError: Stream is closed",
+    ]
     link = ["", "The above exception was the direct cause of the following exception:", ""]
     lost = [*closed[:2], "distributed.comm.core.CommClosedError: in <TCP (closed)>: Stream is closed"]
     assert first(["saved yearly.zarr", head, *closed, *link, *lost, "runtime 81 s"]) == 0

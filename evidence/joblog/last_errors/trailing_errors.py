@@ -306,7 +306,11 @@ class TrailingErrors:
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
-        if max(self._steps, self._progress.live) >= _STEPS or over or (word and (well or self._alike > _ALIKE)):
+        if (
+            max(self._steps, self._progress.live) >= _STEPS
+            or over
+            or (word and (well or self._alike > _ALIKE))
+        ):
             self._outlive(self._last.message)
             self._last = None
 
