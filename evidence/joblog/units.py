@@ -19,7 +19,7 @@ _HEAD = re.compile(
 )
 """R's index of a printed text; a logger's time and level. What they contain is no unit's name."""
 _UNIT = re.compile(
-    r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=\"']{1,3})(?P<name>(?=[a-z]{0,12}\d)[\w-]{1,24})(?![\w.%]\w|[\w%])"
+    r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=\"']{1,3})(?P<name>(?=[A-Za-z_-]{0,12}\d)[\w-]{1,24})(?![\w.%]\w|[\w%])"
 )
 _NO_UNIT = re.compile(
     r"\b(?:ranks?|pid|process(?:es)?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
@@ -28,10 +28,10 @@ _NO_UNIT = re.compile(
 )
 """Numbered things that are not worked off one after the other, and steps, which have rules of their own."""
 _BY_ITSELF = re.compile(
-    r"\b(?:memory|power|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|(?<!\[)queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
+    r"\b(?:memory|power|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|(?<!\[)queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|checkpoints?|ckpt|sav(?:ed?|ing)|wrote|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
     re.IGNORECASE,
 )
-"""What grows or comes by itself, even if the program stands still."""
+"""What grows or comes by itself, even if the program stands still, and what a program that ends still saves."""
 _WENT_WRONG = re.compile(
     r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3})\b", re.IGNORECASE
 )
@@ -128,7 +128,7 @@ class Units:
 
     def failed(self) -> None:
         """Another error came: what was begun before it proves nothing."""
-        self.begun = 0
+        self.begun = self._lines = 0
 
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""

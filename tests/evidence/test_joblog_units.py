@@ -50,6 +50,14 @@ CAUGHT: dict[str, tuple[list[str], list[str]]] = {
         ["/env/lib/grid.py:51: FitFailedWarning: ", "3 fits failed out of a total of 9.", *RAISED, ""],
         ["  warnings.warn(some_fits_failed, FitFailedWarning)", "Chosen depth: 4"],
     ),
+    "a warning's text of two errors": (
+        ["/env/lib/grid.py:51: FitFailedWarning: ", "6 fits failed out of a total of 9.", *RAISED, "", "-" * 20, *RAISED[:2], "KeyError: 'depth'", ""],
+        ["  warnings.warn(some_fits_failed, FitFailedWarning)", "Chosen depth: 4"],
+    ),
+    "subjects": (
+        ["--- subject sub-03 ---", "smoothed", "--- subject sub-04 ---", *RAISED],
+        ["--- subject sub-05 ---", "smoothed", "correlation table of 2 of 3 subjects"],
+    ),
     "R's try": (
         ["Loading required package: survival", "Error in coxph(f, data = d) : infinite hazard"],
         ["stratum north", "fitted 7 of 8 strata"],
@@ -156,6 +164,7 @@ def test_a_run_that_reports_its_own_end_has_not_caught_the_error() -> None:
     """There is no other run; the line above the error is none about it."""
     farewell = ["Run 20310702_9 failed", "Best accuracy: 0.8", "saved out/m.json"]
     assert first(["Resuming from out/ck_9.pt", *RAISED, *farewell]) == 4
+    assert first(["saved checkpoint 8", "saved checkpoint 9", *RAISED, "saved checkpoint 10"]) == 5
 
 
 def test_what_r_prints_when_it_halts_leaves_its_error_the_cause() -> None:
@@ -209,12 +218,18 @@ def test_a_requeued_attempt_that_resumed_in_the_same_log_ended_nothing() -> None
         "tee: standard output: Broken pipe",
         "sort: write failed: standard output: Broken pipe",
         "./run.sh: line 8: 4711 Killed                  nvidia-smi dmon > gpu.txt",
-        "[chat] user> ZeroDivisionError: division by zero",
     ],
 )
 def test_the_end_of_a_pipe_or_of_a_monitor_is_no_cause(line: str) -> None:
-    """The work was done; the script goes on. What a chat quotes is none either."""
+    """The work was done; the script goes on."""
     assert first(["epoch 3/3 loss 3.9", "training complete", line, "job ok"]) == 0
+
+
+def test_what_a_tagged_chat_quotes_is_no_error() -> None:
+    """A traceback that a user asks about, line by line."""
+    asked = [f"[bot] user> {line}" for line in ("What does this mean?", *RAISED)]
+    assert first([*asked, "[bot] answer> The width must be positive.", "[bot] scored 1/1"]) == 0
+    assert first(["[bot] task 1/1", *(f"[bot] {line}" for line in RAISED)]) == 4
 
 
 def test_dasks_heartbeat_that_failed_at_the_end_is_no_cause() -> None:
