@@ -106,8 +106,7 @@ class CauseCandidates:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
-        if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
-            self._not_survived()
+        self._not_survived(finding)
         self.held.append(finding)
         if finding.role is LineRole.END:
             self._next_job(finding)
@@ -245,6 +244,8 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
+            elif progress.work_began(best, self._progress):
+                self._survived(doubted=self.best, listed=True)
             return
         own = best.kind in ("python_exception", "import_error") and not record.labelled
         if own and not self._exited and progress.is_of_script(record.text):
@@ -306,10 +307,12 @@ class CauseCandidates:
         self._forget()
         self._doubted, self._chars = doubted, chars
 
-    def _not_survived(self) -> None:
-        """An unexplained bad exit follows a doubted failure at once: other ranks went on, this one did not."""
+    def _not_survived(self, finding: JobFinding) -> None:
+        """`finding` may show that other ranks went on after a doubted failure, and the failed one did not."""
+        if self._doubted is None or not unexplained_end.follows(finding, self.held[self._doubted]):
+            return
         index, self._doubted = self._doubted, None
-        if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
+        if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):

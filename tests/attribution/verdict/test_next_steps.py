@@ -191,6 +191,20 @@ def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_functio
     )
 
 
+def test_a_command_that_the_script_outlived_stands_beside_the_programs_error(make):
+    """A helper was killed, the work began behind it and failed by itself."""
+    detail = {"role": "exit", "domains": ["user_program"], "first_cause": True}
+    own = line_of(make, "program_error", "validation failed: loss is too high", **detail)
+    killed = "slurm_script: line 3: 4242 Killed ./helper"
+    v = make.judge(own, line_of(make, "oom_kill_suspected", killed, role="exit", survived=True))
+    assert v.cause == "user_error"
+    assert "validation failed" in v.summary
+    assert (
+        "Earlier a signal ended a command of its script, which went on: Killed in `./helper`." in v.next_step
+    )
+    assert "Earlier" not in make.judge(own).next_step
+
+
 def test_a_quoted_line_of_the_script_is_whole_and_without_slurms_directory(make):
     """The command that was not found stands at its end, and the sentence before it is not cut away."""
     path = "/tmp/cluster/spool/n1/slurmd/job00001/slurm_script"
