@@ -37,6 +37,10 @@ _PART_MAY_HAVE_FAILED = (
     "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
     "`set -eo pipefail` at the script's top makes such a job FAILED."
 )
+_COMMAND_KILLED = (
+    "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
+    "too little memory is the usual reason (--mem)."
+)
 _MOVED = (
     "Correct its working directory (--chdir, or the directory it was submitted from): "
     "it must exist on the job's nodes and be open to its owner. Files without a full path are looked for, and written, in /tmp of the node."
@@ -65,6 +69,7 @@ def what_now(
         steps.insert(0, _AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
+        failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
