@@ -19,6 +19,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
+from probing_cluster.evidence.joblog.last_errors import sentences
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
 _STEPS = 3
@@ -247,11 +248,13 @@ class CauseCandidates:
             elif progress.work_began(best, self._progress):
                 self._survived(doubted=self.best, listed=True)
             return
-        own = best.kind in ("python_exception", "import_error") and not record.labelled
-        if own and not self._exited and progress.is_of_script(record.text):
+        raised = best.kind in ("python_exception", "import_error")
+        if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        if near and progress.announces_recovery(record.text) and not self._is_of_another(record, best):
+        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text)
+        recovers = falls_back or progress.announces_recovery(record.text)
+        if near and recovers and not self._is_of_another(record, best):
             best = self._note(self.best, handled=True, goes_on=True)
         if record.of_worker and best.pid is None:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.

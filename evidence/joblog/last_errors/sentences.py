@@ -57,6 +57,11 @@ _INSTEAD = re.compile(
 _ENDS_ALL_THE_SAME = re.compile(
     r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
 )
+_FALLS_BACK = re.compile(
+    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:using (?:the )?(?:[\w./+-]{1,40} ){1,4}(?:instead(?! of)|attention|implementation|backend|kernels?|path)\b|instead using\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|falls? back (?:to|on)\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
+    r"|(?!.*(?:error|exception|fail|abort|fatal|exit|cannot|not )).*\b(?:disabled|(?:turned|switched) off)[.!]?$)",
+    re.IGNORECASE,
+)
 _NOUNS = r"errors?|failures?|exceptions?|faults?|critical|severe|alerts?|fatal|nans?"
 _COMPOUND = re.compile(
     rf"^(?:(?!\b(?:{_NOUNS})\b).){{0,200}}\b(?:{_NOUNS})[ -](?:check(?:s|ing)?|correct(?:ion|ing)|handl(?:ing|ers?)|report(?:s|ing)?|log(?:s|ging)?|counters?|counts?|budget|rates?|estimat\w{{1,4}}|bars?|norms?|metrics?|toleran\w{{2,3}}|thresholds?|detection|recovery|propagation|analysis|model|bounds?|terms?|margins?"
@@ -86,6 +91,11 @@ def is_compound(text: str) -> bool:
 def is_resolved(text: str) -> bool:
     """Whether the line reports what the program does instead of what it could not do: it goes on."""
     return _INSTEAD.search(text) is not None and _ENDS_ALL_THE_SAME.search(text) is None
+
+
+def falls_back(text: str) -> bool:
+    """Whether a program that has printed an exception reports in this line below it what it does instead."""
+    return _FALLS_BACK.match(text) is not None
 
 
 def refuses(text: str) -> bool:
