@@ -16,6 +16,8 @@ _OF_OWNER = re.compile(r"(?:Nothing for the job|Submit the job again)[^.]*\.(?:\
 """The owner's sentence in front of the operators' in a next step about a machine (taxonomy.toml)."""
 _LOOK_AT_OUTPUT = "Look at the program's own output"
 """Begins a next step that points to the job's output (taxonomy.toml, `verdict.next_steps`)."""
+_OF_CODE = f"{_LOOK_AT_OUTPUT} first: a script may end with any code. "
+"""Begins the next step of an exit code with a usual meaning, which needs no output."""
 _EMPTY_LOG = (
     "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
     "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
@@ -113,7 +115,9 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
     """The verdict's next step as sentences, the owner's first; one that points to an output that is empty or unread is replaced."""
     step, operators = parted(verdict)
     points_to_it = verdict.cause == "user_error" and step.startswith(_LOOK_AT_OUTPUT)
-    if points_to_it and view.has_empty_log:
+    if view.has_empty_log and step.startswith(_OF_CODE):
+        step = f"Its log is empty. {step.removeprefix(_OF_CODE).replace('this one', 'its exit code', 1)}"
+    elif points_to_it and view.has_empty_log:
         hung_up = view.attempt.exit_code == 1 and not view.attempt.exit_signal
         step = f"{_EMPTY_LOG}{_HUNG_UP if hung_up else ''}"
     elif points_to_it and view.unread_files:

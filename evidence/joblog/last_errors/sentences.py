@@ -47,9 +47,13 @@ _RESOLVED = re.compile(
     re.IGNORECASE,
 )
 """What the program did instead."""
+_BESIDE = r"(?:metrics?|logg(?:ing|er)|logs?|trac(?:es?|ing)|telemetry|profil(?:es?|ing|er)|monitor(?:ing|s)?|track(?:ing|er)|report(?:s|ing)?|cach(?:e|es|ing)|stat(?:s|istics)|dashboards?|notifications?|alerts|uploads?|plots?|plotting|wandb|tensorboard|mlflow)"
+"""What runs beside the work."""
 _INSTEAD = re.compile(
     r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|(?:start|create|continue|proceed|download|run)(?! (?:no|nothing)\b)|assume|default(?! to nothing\b)|skip|disable|ignore|switch)"
     r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required|(?:is|are|was|were) disabled|problems?|trouble)\b)"
+    rf"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:(?:the|its|all|live|online|remote) )?{_BESIDE}(?: \w{{1,20}})? (?:is|are|was|were|will be|(?:has|have) been) (?:now )?(?:(?:(?:turned|switched) )?off|disabled|skipped|not (?:be )?(?:recorded|logged|reported|collected|sent|uploaded|cached|shown))\b"
+    r"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:running|training|working|going on|carrying on) without\b"
     r"|\bFailed to load image Python extension\b",
     re.IGNORECASE,
 )
