@@ -142,8 +142,9 @@ class AttemptView:
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether only a killed command, or an error that the job printed more after, puts a COMPLETED attempt in doubt: it may be as intended."""
-        hedged = self.was_killed or bool(self._lines_behind_error)
+        """Whether only a killed command, or an error that the program goes on after, puts a COMPLETED attempt in doubt: it may be as intended."""
+        goes_on = all(e.detail.get("goes_on") for e in self._errors)
+        hedged = goes_on or self.was_killed or bool(self._lines_behind_error)
         return bool(self.failed_part) and not self._failed_code and hedged
 
     @property

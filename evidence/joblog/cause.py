@@ -62,13 +62,13 @@ class CauseCandidates:
         """How many findings were held when the running test began."""
         self._forget()
 
-    def _forget(self) -> None:
+    def _forget(self, *, exited: bool = False) -> None:
         self._entry: progress.Entry | None = None
         """Entry of a numbered list that holds the best candidate."""
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
-        self._exited = False
+        self._exited = exited
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
@@ -121,7 +121,7 @@ class CauseCandidates:
                 self._take_signal(finding.line)
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
-            self._forget()
+            self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
