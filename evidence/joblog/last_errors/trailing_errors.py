@@ -360,9 +360,13 @@ class TrailingErrors:
             # A line that ends with a colon only announces what follows it.
             announces = found.message.rstrip().endswith(":") or found.detail.get("announced")
             return weak if announces else found
-        if weak is not None and found is not None and weak.kind == "command_not_found":
-            if found.kind == "command_not_found" or exit_codes.tool_of(found.message):
-                return replace(found, detail={**found.detail, "lacked_before": weak.message})
+        if (
+            weak is not None
+            and found is not None
+            and weak.kind == "command_not_found"
+            and (found.kind == weak.kind or exit_codes.tool_of(found.message))
+        ):
+            return replace(found, detail={**found.detail, "lacked_before": weak.message})
         if weak is not None and (found is None or found.kind in _TRAILING_KINDS):
             return weak
         return None if found and at_exit and found.role is not LineRole.ROOT else found
