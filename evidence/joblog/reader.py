@@ -176,6 +176,9 @@ class JobLogReader:
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
         if chain.is_link(record.text):
+            ignored = 0 < self._trailing.dropped >= record.line - _UNRAISED_LINES
+            if ignored and len(self._unraised) < _MAX_TRACEBACKS:  # then the whole chain is
+                self._unraised[rank] = self._trailing.dropped = record.line
             self._chain.link(record)
             self._take_last()
         current = self._tracebacks.get(rank)
@@ -384,8 +387,7 @@ class JobLogReader:
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)
-        self._candidates.take_last_error(self._tail.lines_after)
-        self._candidates.take_first_exit()
+        self._candidates.take_own_end(self._tail.lines_after)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()
 
