@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.evidence import literals, prefixes
+from probing_cluster.core.sanitize import literals
+from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     chain,

@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence import literals, prefixes
+from probing_cluster.core.sanitize import literals
+from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import (
     amdgpu,
     block,
