@@ -21,6 +21,7 @@ from probing_cluster.evidence.joblog.messages import (
     megatron,
     mpi,
     nccl,
+    node,
     nvshmem,
     process,
     python,
@@ -55,6 +56,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     process.FAMILY,
     tools.FAMILY,
     launchers.FAMILY,
+    node.FAMILY,
 )
 """The registration; the first family that recognises a line gives its finding."""
 _COLLECTIVES = (

@@ -28,7 +28,7 @@ from probing_cluster.evidence.joblog.grammar import (
     LogFamily,
     Record,
 )
-from probing_cluster.evidence.joblog.last_errors import closing, trailing_errors
+from probing_cluster.evidence.joblog.last_errors import closing, stack_causes, trailing_errors
 from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
@@ -86,6 +86,7 @@ class JobLogReader:
         self._copied = shown_text.Copied()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
+        self._stacks = stack_causes.StackCauses()
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -271,7 +272,7 @@ class JobLogReader:
 
     def _settle(self) -> list[JobFinding]:
         """The findings held, in line order; a message of several lines is added late."""
-        return sorted(self._candidates.settle(), key=lambda finding: finding.line)
+        return sorted(map(self._stacks.named, self._candidates.settle()), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
@@ -339,6 +340,7 @@ class JobLogReader:
         record = self._labels.record(line, text)
         cut = unfold.may_be_cut(text) and not mention.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
+        self._stacks.read(record)
         expected = self._context.expects(line)
         joined, found = self._join(record)
         if not joined and (interesting or expected):

@@ -111,7 +111,10 @@ _KINDS = (
         re.compile(r"illegal instruction|ILLEGAL_?INSTRUCTION|invalid program counter", re.IGNORECASE),
     ),
     ("cuda_device_assert", re.compile(r"device-side assert|ERROR_ASSERT\b|cudaErrorAssert", re.IGNORECASE)),
-    ("cuda_launch_timeout", re.compile(r"launch timed out|LAUNCH_?TIMEOUT|launch exceeded timeout", re.IGNORECASE)),
+    (
+        "cuda_launch_timeout",
+        re.compile(r"launch timed out|LAUNCH_?TIMEOUT|launch exceeded timeout", re.IGNORECASE),
+    ),
     (
         "cuda_launch_failure",
         re.compile(
