@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.core.sanitize import literals
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.joblog import (
     cause,
@@ -41,7 +40,6 @@ _MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES = 6, 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
-_ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?<!GTL )(?:DEBUG|TRACE)(?=[\]\s:|,])"
     r"|(?:srun|slurmd|slurmstepd|sbatch|salloc)(?:-\S{1,253})?: debug\d?: "
@@ -336,7 +334,7 @@ class JobLogReader:
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):
             self._take_step_word(line)
-        interesting = _ANY.search(text) is not None
+        interesting = families.ANY_OWN.search(text) is not None
         record = self._labels.record(line, text)
         cut = unfold.may_be_cut(text) and not mention.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
@@ -387,6 +385,7 @@ class JobLogReader:
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)
+        self._candidates.take_last_error(self._tail.lines_after)
         self._candidates.take_first_exit()
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()
