@@ -200,14 +200,17 @@ def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     return phrases.sentence(felt + " and ".join(parts))
 
 
+_CHAINED = {"raised_as": "which it raised on as", "caused_by": "caused by"}
+
+
 def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
-        raised_as = str(first.detail.get("raised_as") or "")
-        passed_on = f", which it raised on as {phrases.clean(raised_as)}" if raised_as else ""
-        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}{passed_on}")
+        chained = ((words, str(first.detail.get(name) or "")) for name, words in _CHAINED.items())
+        others = "".join(f", {words} {phrases.clean(message)}" for words, message in chained if message)
+        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}{others}")
     # The quoted line keeps its own end, and what is before it too.
     words, quoted, line = winner.words.partition("; its log says: ")
     return phrases.sentence(f"The program {phrases.clean(words)}{quoted}{phrases.clean(line)}")

@@ -361,7 +361,7 @@ class CauseCandidates:
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
-        lines = behind(best.line)
+        lines = wrapper_lines.behind_node(behind(best.line))
         if not self._exited and unexplained_end.is_replaced(best, self.held, lines):
             self.best = None
             return

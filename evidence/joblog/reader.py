@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.evidence import literals, prefixes
+from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     chain,
@@ -27,7 +27,7 @@ from probing_cluster.evidence.joblog.grammar import (
     LogFamily,
     Record,
 )
-from probing_cluster.evidence.joblog.last_errors import closing, trailing_errors
+from probing_cluster.evidence.joblog.last_errors import closing, stack_causes, trailing_errors
 from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
@@ -40,7 +40,6 @@ _MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES = 6, 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
-_ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?<!GTL )(?:DEBUG|TRACE)(?=[\]\s:|,])"
     r"|(?:srun|slurmd|slurmstepd|sbatch|salloc)(?:-\S{1,253})?: debug\d?: "
@@ -85,6 +84,7 @@ class JobLogReader:
         self._copied = shown_text.Copied()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
+        self._stacks = stack_causes.StackCauses()
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -273,7 +273,7 @@ class JobLogReader:
 
     def _settle(self) -> list[JobFinding]:
         """The findings held, in line order; a message of several lines is added late."""
-        return sorted(self._candidates.settle(), key=lambda finding: finding.line)
+        return sorted(map(self._stacks.named, self._candidates.settle()), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
@@ -337,10 +337,11 @@ class JobLogReader:
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):
             self._take_step_word(line)
-        interesting = _ANY.search(text) is not None
+        interesting = families.ANY_OWN.search(text) is not None
         record = self._labels.record(line, text)
         cut = unfold.may_be_cut(text) and not mention.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
+        self._stacks.read(record)
         expected = self._context.expects(line)
         joined, found = self._join(record)
         if not joined and (interesting or expected):
