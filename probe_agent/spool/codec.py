@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, other_release, records
 
 _R = TypeVar("_R")
 
@@ -42,14 +42,8 @@ def decode(body: bytes, cls: type[_R]) -> _R:
     """
     try:
         row = json.loads(body)
-        convert, known = _converters(cls), {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        return cls(
-            **{
-                k: convert[k](v) if k in convert and v is not None else v
-                for k, v in row.items()
-                if k in known
-            }
-        )
+        convert, known = _converters(cls), other_release.known_fields(cls, row)
+        return cls(**{k: convert[k](v) if k in convert and v is not None else v for k, v in known.items()})
     except (ValueError, TypeError, AttributeError) as exc:
         raise errors.MalformedInput(f"a spooled {cls.__name__} cannot be read: {exc}") from exc
 
