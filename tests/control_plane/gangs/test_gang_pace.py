@@ -138,7 +138,7 @@ def test_words_of_a_page_cannot_write_on_a_terminal() -> None:
 
 def test_the_rows_of_a_later_service_are_read() -> None:
     """A command on a login node may be older than the service that answers it."""
-    times = {name: 1.0 for name in slow.PaceWindow.__dataclass_fields__}
+    times = dict.fromkeys(slow.PaceWindow.__dataclass_fields__, 1.0)
     plain = {"rank": 1, "node": "n1", "pid": 5, "alive": True, "window": {**times, "of_a_later_release": 1}}
     found = rank_rows.from_json(7, {**plain, "of_a_later_release": 1})
     assert (found.job_id, found.node, found.window) == (7, "n1", slow.PaceWindow(**times))  # type: ignore[arg-type]
