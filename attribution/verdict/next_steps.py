@@ -130,10 +130,21 @@ def _of_its_log(winner: claims.Claim) -> str:
 
 
 _OUTPUT_FIRST = "Look at the program's own output first: a script may end with any code. If this one has its usual meaning, "
+_OWN_OUTPUT = "Look at the program's own output."
 _LAST_COMMAND = (
-    "Look at the program's own output. If it shows no error, look at the script's last command, which sets the exit code: "
+    f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "
     "`grep`, `diff`, `cmp` and `[ … ] && …` end with 1 when they find nothing. `set -x` in the script shows it."
 )
+
+
+def behind_statement(verdict: records.Verdict) -> str:
+    """The next step of a verdict from the exit alone, where the program's own last words come first: they may give the reason."""
+    step = verdict.next_step
+    if step == _LAST_COMMAND:
+        return _OWN_OUTPUT
+    if verdict.cause != "rank_killed":
+        return step
+    return f"Look at the program's own output first: its last line may give the reason. Otherwise {step[:1].lower()}{step[1:]}"
 
 
 def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
