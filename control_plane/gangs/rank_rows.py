@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.attribution.gang import slow
-from probing_cluster.core import other_release, records, sanitize
+from probing_cluster.core import records, sanitize
 
 MAX_WORDS = 64
 _KEY = re.compile(r"(?P<job>[0-9]{1,10}):(?:(?P<rank>[0-9]{1,10})|pid[0-9]{1,10})")
@@ -99,9 +99,9 @@ _JSON = tuple(f.name for f in dataclasses.fields(RankNow) if f.name != "job_id")
 
 def from_json(job_id: int, plain: Mapping[str, Any]) -> RankNow:
     """The row that `to_json` made."""
-    values = other_release.known_fields(RankNow, plain) | {"job_id": job_id}
+    values = records.known_fields(RankNow, plain) | {"job_id": job_id}
     if window := values.get("window"):
-        values["window"] = slow.PaceWindow(**other_release.known_fields(slow.PaceWindow, window))
+        values["window"] = slow.PaceWindow(**records.known_fields(slow.PaceWindow, window))
     return RankNow(**values)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover, job_facts, mail_pass
-from probing_cluster.core import errors, other_release, records, settings
+from probing_cluster.core import errors, records, settings
 from probing_cluster.reports.sending import job_mail
 
 LOG = logging.getLogger("probing.owners")
@@ -88,7 +88,7 @@ def message(mailed: MailedVerdict) -> queue.QueuedMessage:
 
 def from_message(kept: queue.QueuedMessage) -> MailedVerdict:
     """The mailed verdict that was kept; fields of a later release are ignored."""
-    fields = other_release.known_fields(MailedVerdict, json.loads(kept.body))
+    fields = records.known_fields(MailedVerdict, json.loads(kept.body))
     return MailedVerdict(**fields | {"owed": handover.from_row(fields["owed"])})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.core import digits, errors, other_release, settings
+from probing_cluster.core import digits, errors, records, settings
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.sending import headers
 
@@ -104,7 +104,7 @@ def as_row(owed: OwedMail) -> dict[str, Any]:
 
 def from_row(row: Mapping[str, Any]) -> OwedMail:
     """The owed mail of a row; fields of a later release are ignored."""
-    fields = other_release.known_fields(OwedMail, row)
+    fields = records.known_fields(OwedMail, row)
     return OwedMail(**fields | {"at": datetime.fromisoformat(fields["at"])})
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.core import clock, other_release, records
+from probing_cluster.core import clock, records
 from probing_cluster.probe_agent.faults import gpus
 from probing_cluster.probe_agent.faults.sighting import Sighting
 
@@ -192,7 +192,7 @@ def _row(active: ActiveCondition) -> dict[str, Any]:
 
 
 def _active(row: Mapping[str, Any]) -> ActiveCondition:
-    fields = other_release.known_fields(Condition, row["condition"])
+    fields = records.known_fields(Condition, row["condition"])
     fields["severity"] = records.Severity(fields["severity"])
     return ActiveCondition(
         condition=Condition(**fields),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.core import clock, errors, other_release, records, sanitize
+from probing_cluster.core import clock, errors, records, sanitize
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.spool import codec, spool
 
@@ -374,7 +374,7 @@ def _row(job: NodeJob) -> dict[str, Any]:
 
 
 def _from_row(row: Mapping[str, Any]) -> NodeJob:
-    fields = other_release.known_fields(NodeJob, row)
+    fields = records.known_fields(NodeJob, row)
     for name in ("started_at", "released_at"):
         if fields.get(name):
             fields[name] = datetime.fromisoformat(fields[name])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.core import clock, other_release, records
+from probing_cluster.core import clock, records
 from probing_cluster.evidence.kernel import block, grammar
 from probing_cluster.healthchecks.readers import mapped_devices
 from probing_cluster.probe_agent import identity
@@ -48,7 +48,7 @@ class Cursor:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any] | None) -> Cursor | None:
-        return None if not state else cls(**other_release.known_fields(cls, state))
+        return None if not state else cls(**records.known_fields(cls, state))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from probing_cluster.core import errors, other_release, records
+from probing_cluster.core import errors, records
 
 _R = TypeVar("_R")
 
@@ -42,7 +42,7 @@ def decode(body: bytes, cls: type[_R]) -> _R:
     """
     try:
         row = json.loads(body)
-        convert, known = _converters(cls), other_release.known_fields(cls, row)
+        convert, known = _converters(cls), records.known_fields(cls, row)
         return cls(**{k: convert[k](v) if k in convert and v is not None else v for k, v in known.items()})
     except (ValueError, TypeError, AttributeError) as exc:
         raise errors.MalformedInput(f"a spooled {cls.__name__} cannot be read: {exc}") from exc

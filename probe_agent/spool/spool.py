@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import other_release, records
+from probing_cluster.core import records
 
 RANK = {records.Severity.INFO: 0, records.Severity.LOW: 1, records.Severity.HIGH: 2}
 """Severity to delivery rank; what is dropped first has rank 0."""
@@ -279,7 +279,7 @@ class Spool:
         return db
 
     def _load(self) -> None:
-        self.totals = Totals(**other_release.known_fields(Totals, self.state("totals") or {}))
+        self.totals = Totals(**records.known_fields(Totals, self.state("totals") or {}))
         self._stored_totals: dict[str, int] = dict(vars(self.totals))
         self._count()
 
