@@ -131,7 +131,7 @@ _KERNEL = _pattern(
     r"\s*(?:kern\.(?:emerg|alert|crit|err|warn|warning|notice|info|debug)\s+)?(?:(?:(?P<host>-?[A-Za-z0-9_][\w.-]{0,253})|<[A-Za-z][\w\ -]{0,40}>|\*{2,12})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?"
 )
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:|[\w.]{1,200}(?:Error|Exception|Interrupt|Warning):)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _HEADER = re.compile(
     r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"
@@ -282,7 +282,7 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
             host=found["host"] or found["pipe"] or found["boxed"] or line.host,
             message=text[found.end() :],
         )
-    for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
+    for pattern in () if line.stamped or line.contained else (_FIELD, _FILE, _RELAY, _DROPPED):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
     return None
@@ -313,7 +313,7 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     """journald -o json, docker json-file, fluentd and friends."""
     if (fields := exported.json_fields(text)) is None:
         return None
-    for key in ("MESSAGE", "log", "message", "msg", "MSG"):
+    for key in ("MESSAGE", "log", "message", "msg", "MSG", "textPayload"):
         if (message := exported.as_text(fields.get(key))) is not None:
             break
     else:

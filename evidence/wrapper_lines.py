@@ -7,7 +7,7 @@ import re
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d)?"
 _WRAPPER = re.compile(
     r"(?:g?make|ninja|conda|mamba|module|lmod|wandb|srun|slurmstepd|slurmd|sbatch|singularity|apptainer|docker|podman|time|timeout|env)(?:\[\d{1,6}\])?(?::|\b.{0,40}\berror\b)"
-    r"|CondaError|ERROR conda\b|Lmod\b|The following (?:modules?|have been)\b|(?:Unloading|Deactivating|Removing|Cleaning up|Copying|Syncing)\b"
+    r"|CondaError|ERROR conda\b|Lmod\b|The following (?:modules?|have been)\b|(?:Unloading|Deactivating|Removing|Cleaning up|Copying|Syncing)\b|(?:sending|receiving) (?:incremental )?file list|sent [\d,.]{1,20} bytes  received |total size is [\d,.]{1,20}  speedup"
     r"|\[rank\d|[\w.]{1,200}(?:Error|Exception|Interrupt|Failure)\b(?::|\W*$)|[Tt]raceback\b"
     r"|During handling of the above|The above exception was|Exception (?:in thread|ignored)\b|Error in (?:sys|atexit)\b|[\w.]{1,80}\(\w{1,80}Error\)|full_key: |object_type|FAILED\b|For simplicity, JAX|https?://|tensor\("
     r"|\++ |[#|*=]|(?:real|user|sys)\s+\d|Command exited with non-zero status|Set the environment variable HYDRA_FULL_ERROR"

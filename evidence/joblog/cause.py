@@ -17,7 +17,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, precedence, progress, unexplained_end
+from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -213,6 +213,12 @@ class CauseCandidates:
             self.held[self.best] = replace(self.held[self.best], role=LineRole.SYMPTOM)
             self._forget()
 
+    def take_last_error(self, behind: Callable[[int], list[str]]) -> None:
+        """Make the exception with which a single process ended the first cause; `unexplained_end.last_error`."""
+        if (best := self.candidate) is not None:
+            last = unexplained_end.last_error(best, self.held, behind)
+            self.best = self.best if last is None else last
+
     def add_last(self, finding: JobFinding) -> None:
         """Hold an error from the end of the log; after a lost peer that nothing replaces it is the consequence and is dropped."""
         best = self.candidate
@@ -368,23 +374,18 @@ class CauseCandidates:
                 more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
             self._note(self.best, **more)
 
-    def _raised_as(self, best: JobFinding) -> str:
-        """The message of the last exception that was raised from `best`; empty without one."""
-        last = best
-        for later in self.held if "exception" in best.detail else ():
-            began = later.detail.get("chained")
-            if began and began <= best.line < later.line and later.rank == best.rank:
-                last = later
-        return "" if last.message == best.message else sanitize.clean(last.message, _LAST_CHARS)
-
     def settle(self) -> list[JobFinding]:
         """Release all findings; the first call marks the first cause."""
         if self.candidate and unexplained_end.explains_nothing(self.candidate, self.held):
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            detail = best.detail
-            if raised_as := self._raised_as(best):
+            detail = (
+                {**best.detail, "goes_on": True}
+                if unexplained_end.is_endless(best, self.held)
+                else best.detail
+            )
+            if raised_as := chain.raised_as(best, self.held):
                 detail = {**detail, "raised_as": raised_as}
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}

@@ -7,6 +7,7 @@ something else. If that fails by itself, the last exception is the reason.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from probing_cluster.core import sanitize
@@ -43,6 +44,7 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
 """A shorter text may end a line by chance."""
 _MAX_RANKS = 256
+_MESSAGE_CHARS = 200
 _DIGITS, _WORDS_CHARS = re.compile(r"\d+"), 120
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
@@ -74,6 +76,7 @@ class _Traceback:
 
 
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|\.pyx$")
+_AT_EXIT = frozenset({"_run_finalizers", "_exit_function", "_python_exit", "_shutdown", "_cleanup"})
 _HANDLER_TIMES = 3
 """An exception that reaches the top of the program is printed once. So many different ones below one and the same function, with other output between them, were caught there."""
 _APART = 3
@@ -82,7 +85,10 @@ _MAX_HANDLERS = 64
 _OF_HYDRA = "Error executing job with overrides"
 """Hydra leaves the frames above the program's own function out of its last traceback."""
 
-_PLACE, _WENT_ON = frozenset({"instead_since", "chained", "thread"}), frozenset({"handled", "goes_on"})
+_PLACE, _WENT_ON = (
+    frozenset({"instead_since", "chained", "linked", "thread"}),
+    frozenset({"handled", "goes_on"}),
+)
 """Fields of an exception that its chain gives. The second ones make it weak, which an error of the hardware never is."""
 CODE_CHARS = 400
 """Characters kept of a source line; a minified one may have megabytes."""
@@ -204,8 +210,12 @@ class ExceptionChain:
         now.renamed = ""
         if now.began != found.line:
             found = replace(found, detail={**found.detail, "chained": now.began})
-        if _of_feeder(now) and found.role is LineRole.REMOTE:
-            return replace(found, role=LineRole.OBSERVATION)  # nobody reads the queue any more
+        elif is_link(now.above):
+            found = replace(found, detail={**found.detail, "linked": True})  # the log begins below its cause
+        if (_of_feeder(now) and found.role is LineRole.REMOTE) or _of_exit(now):
+            return replace(
+                found, role=LineRole.OBSERVATION
+            )  # nobody reads the queue any more; the program had ended
         if _THREAD.search(now.above) or _of_feeder(now):
             found = replace(found, detail={**found.detail, "thread": True})
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
@@ -232,6 +242,16 @@ class ExceptionChain:
         return found
 
 
+def raised_as(best: JobFinding, held: Sequence[JobFinding]) -> str:
+    """The message of the last exception in `held` that was raised from `best`; empty without one."""
+    last = best
+    for later in held if "exception" in best.detail else ():
+        began = later.detail.get("chained")
+        if began and began <= best.line < later.line and later.rank == best.rank:
+            last = later
+    return "" if last.message == best.message else sanitize.clean(last.message, _MESSAGE_CHARS)
+
+
 def placed(found: JobFinding | None, last: JobFinding | None) -> JobFinding | None:
     """A family's finding, with its place in the chain, which only `last`, the same line read as an exception, has."""
     if found is None or last is None or last is found or last.line != found.line:
@@ -246,6 +266,12 @@ def _of_feeder(now: _Traceback) -> bool:
         and now.outermost[1] == "_feed"
         and _FEEDER.search(now.outermost[0]) is not None
     )
+
+
+def _of_exit(now: _Traceback) -> bool:
+    """Whether Python called the outermost function after the program had ended."""
+    file, function = now.outermost or ("", "")
+    return function in _AT_EXIT and _LIBRARY.search(file) is not None
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:

@@ -132,6 +132,12 @@ _PREFIXES = (
         re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
     ),
     _Prefix(
+        "SkyPilot task",
+        re.compile(
+            r"\((?:[\w.-]{1,64}, )(?:rank=(?P<rank>\d{1,6}), )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\) ?"
+        ),
+    ),
+    _Prefix(
         "pdsh's host",
         re.compile(
             r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[(?:rank|default)\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
@@ -311,6 +317,10 @@ def _undated(record: grammar.Record) -> grammar.Record:
     if _is_no_tag(record.text, peeled):
         at = record.text.find(f"{peeled.tag}:")
         message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None
+    elif message and record.text.endswith(message):
+        # The blanks of a traceback's lines; one of them belongs to the prefix.
+        before = record.text[: len(record.text) - len(message)]
+        message = before[len(before.rstrip(" ")) + 1 :] + message
     inner = strip(record.line, message)
     return replace(
         inner,

@@ -25,7 +25,7 @@ _OWN_ERROR_KINDS = frozenset(
     {"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"}
 )
 """Errors of a rank itself. Ranks that waited for it report a timeout, which may be printed first."""
-_MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
+MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
 """Exceptions of a step whose input an earlier command did not make."""
 _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 """Ends that the signal of another process may explain."""
@@ -48,7 +48,7 @@ _WRAPPED_LINES = 100
 """Most lines of the chain below an exception that only wraps another one."""
 _RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
-_LACKING = re.compile(
+LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
 )
 
@@ -74,7 +74,7 @@ def _began_after(best: JobFinding, new: JobFinding) -> bool:
 
     A launcher that labels lines of tasks labels all of them. If `new` reports a missing file, `best` may be the reason and stays.
     """
-    if best.labelled or not new.labelled or new.detail.get("exception") in _MISSING:
+    if best.labelled or not new.labelled or new.detail.get("exception") in MISSING:
         return False
     return best.kind in ("python_exception", "import_error") and new.kind in _OWN_ERROR_KINDS - {
         "import_error"
@@ -93,7 +93,7 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
         # srun cancels a step whose task failed; a whole job is ended by a person or its limit.
         return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "*** JOB" in new.message)
     own = new.role is LineRole.ROOT and new.kind == "program_error" and not new.detail.get("handled")
-    return own and not _LACKING.search(new.message)
+    return own and not LACKING.search(new.message)
 
 
 _KILLED = re.compile(r": line \d{1,6}: {1,4}\d{1,10} Killed\b")
@@ -107,7 +107,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if (
         best.detail.get("modules")
         and new.kind in _OWN_ERROR_KINDS - {"import_error"}
-        and new.detail.get("exception") not in _MISSING
+        and new.detail.get("exception") not in MISSING
     ):
         # The script went on without the module, and the program failed by an error of its own.
         return True

@@ -1,4 +1,4 @@
-"""Chooses the finding that explains a log's end which nothing else explains: a reported interruption, or a warning of stalled ranks."""
+"""Chooses the finding that explains a log's end which nothing else explains: a reported interruption, a warning of stalled ranks, or a single process's last exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
-from probing_cluster.evidence.joblog import grammar, labels, progress
+from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.messages import coordination
 
@@ -19,6 +19,11 @@ _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _HEAD_LINES = 2
 _OFTEN = 3
+_ENDLESS = 1_000
+"""A program that printed an exception so often handled it each time."""
+_EXCEPTIONS = frozenset({"python_exception", "import_error"})
+_EXIT_LINES = 3
+"""A launcher reports the exit of a single task within so many lines below its exception."""
 _LSF_EXIT = re.compile(r"\s*Exited with exit code (?:\d{1,2}|1[01]\d|12[0-7])\.\s*")
 _A_WORD = re.compile(r"[A-Za-z]{2}")
 _OF_RAY = re.compile(r"\s*\((?:raylet|autoscaler|gcs_server)\b")
@@ -97,6 +102,58 @@ def stall(
     lines = [*(f.line for f in held), last_line]
     near = all(behind - line <= _STALL_LINES for line, behind in pairwise(lines))
     return 0 if near and only_lists(held[0].line) else None
+
+
+def last_error(
+    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], Sequence[str]]
+) -> int | None:
+    """Index of the exception with which a single process ended, after others that it had handled; None if `best` stays.
+
+    An uncaught exception is printed once, at the end: what the process printed before was handled. Ranks, and programs that
+    one script started, print theirs side by side; then the first one counts. An exception that reports something missing may
+    follow from an earlier one. A sentence at the end counts after several exceptions of one class.
+    `behind`: the lines of the log after a line.
+    """
+    errors = [f for f in held if f.role is not LineRole.OBSERVATION]
+    if len(errors) > 1 and errors[-1].kind == "task_exit" and errors[-1].detail.get("exit_code") == 1:
+        below = errors[-1].line - errors[-2].line
+        errors = errors[:-1] if 0 < below <= _EXIT_LINES else []
+        ended = bool(errors)
+    else:
+        ended = bool(errors) and all(line[:1].isspace() for line in behind(errors[-1].line) if line.strip())
+    if not ended or errors[-1].line <= best.line or not _is_single(errors, best):
+        return None
+    last = errors[-1]
+    if last.kind == "program_error":
+        chosen = _n_alike(best, errors) >= _OFTEN and not last.detail.get("handled")
+    else:
+        other = last.detail.get("exception") != best.detail.get("exception")
+        raised = any(last.detail.get(name) for name in ("chained", "linked", "thread")) or best.detail.get(
+            "thread"
+        )
+        lacking = last.detail.get("exception") in precedence.MISSING or precedence.LACKING.search(
+            last.message
+        )
+        about = str(best.detail.get("exception", "")).rpartition(".")[2] in last.message
+        chosen = other and not (raised or lacking or about)
+    return held.index(last) if chosen and last.role is LineRole.ROOT else None
+
+
+def is_endless(best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether the program printed exceptions of `best`'s class so often that it must have gone on after each."""
+    return "exception" in best.detail and len(held) >= _ENDLESS and _n_alike(best, held) >= _ENDLESS
+
+
+def _is_single(errors: Sequence[JobFinding], best: JobFinding) -> bool:
+    """Whether all `errors`, but for a sentence at the end, are exceptions of one process."""
+    of_python = errors[:-1] if errors[-1].kind == "program_error" else errors
+    processes = {(f.rank, f.labelled) for f in errors}
+    alike = all(f.kind in _EXCEPTIONS and "exception" in f.detail for f in of_python)
+    return alike and best in of_python and len(processes) == 1 and (None, True) not in processes
+
+
+def _n_alike(best: JobFinding, held: Sequence[JobFinding]) -> int:
+    return sum(f.detail.get("exception") == best.detail.get("exception") for f in held)
 
 
 def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str]) -> bool:

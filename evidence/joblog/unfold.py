@@ -11,7 +11,7 @@ from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, Record
-from probing_cluster.evidence.joblog.messages import hccl, torch_nccl
+from probing_cluster.evidence.joblog.messages import hccl, slurm, torch_nccl
 
 _HEADS = (grammar.TRACEBACK, "\\n\\tat ")
 _MAX_DEPTH = 3
@@ -172,7 +172,7 @@ def may_be_cut(text: str) -> bool:
 
 def is_cut(text: str) -> bool:
     """Whether the message goes on in the next line."""
-    return torch_nccl.is_cut(text) or hccl.is_cut(text)
+    return torch_nccl.is_cut(text) or hccl.is_cut(text) or slurm.is_cut(text)
 
 
 def may_continue(finding: JobFinding) -> bool:

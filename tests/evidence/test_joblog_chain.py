@@ -71,7 +71,7 @@ def test_a_traceback_of_its_own_is_no_link_of_a_chain() -> None:
     """Nor is another rank's."""
     denied = "PermissionError: [Errno 13] Permission denied: '/hub'"
     own = traceback(denied, MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)"))
-    assert cause(*MISSING, "", *own) == MISSING[-1]
+    assert cause(*MISSING, "", *own, "training failed") == MISSING[-1]
     ranked = [f"[rank0]: {line}" for line in MISSING]
     handling = [f"[rank0]: {line}" for line in HANDLING]
     other = traceback(denied, MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)"), rank=1)
@@ -134,7 +134,7 @@ def test_a_recursion_without_an_end_is_the_cause_of_what_it_repeated() -> None:
         "RecursionError: maximum recursion depth exceeded", MAIN, ("data.py", "get", "return get(i)")
     )
     assert cause(*turn, *HANDLING, *turn, *HANDLING, *turn, *HANDLING, *end) == end[-1]
-    assert cause(*turn, *end) == turn[-1]
+    assert cause(*turn, *end, "training failed") == turn[-1]
 
 
 FALLBACK = [MAIN, HANDLER, ("model.py", "compute", "return torch.matmul(a, b)")]
@@ -164,3 +164,66 @@ def test_a_retry_makes_no_error_of_the_hardware_weak() -> None:
     end = traceback("ValueError: no result after all attempts", MAIN)
     assert cause("retrying 1", *traceback(ecc, HANDLER), "saving", *end) == ecc
     assert cause("retrying 1", *traceback(oom, HANDLER), "saving", *end) == end[-1]
+
+
+HANDLED = traceback("OSError: broken data stream", MAIN, ("data.py", "get", "return read(i)"))
+ENDED = traceback("ValueError: no samples are left", MAIN)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ENDED,
+        [*ENDED, "srun: error: n4: task 0: Exited with exit code 1"],
+        [*ENDED, "   hint: give another folder", ""],
+        [f"[rank0]: {line}" for line in ENDED],
+    ],
+)
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_single_process_ends_by_its_last_exception(times: int, end: list[str]) -> None:
+    """It printed the others and went on: an uncaught one is printed last."""
+    mark = "[rank0]: " if end[0].startswith("[rank0]") else ""
+    before = [f"{mark}{line}" for line in ["epoch 1 begins", *HANDLED] * times]
+    assert cause(*before, "validation begins", *end) == ENDED[-1]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        traceback("OSError: cannot seek", MAIN),
+        traceback("FileNotFoundError: [Errno 2] No such file or directory: 'best.pt'", MAIN),
+        traceback("RuntimeError: checkpoint best.pt not found", MAIN),
+        traceback("hub.SupervisionError: the actor of generator has failed", MAIN),
+        traceback("RuntimeError: a worker raised OSError, see above", MAIN),
+        [*ENDED, "the job ends"],
+        [HANDLING[1], *ENDED],
+        ["Exception in thread Thread-1:", *ENDED],
+        [*ENDED, "srun: error: n4: task 0: Exited with exit code 9"],
+        [*traceback("RuntimeError: CUDA error: uncorrectable ECC error encountered", MAIN)],
+        ["ERROR: nothing was trained"],
+    ],
+)
+def test_the_first_exception_stays_where_the_last_one_may_follow_from_it(end: list[str]) -> None:
+    """One of its class, one that lacks something, another process's, a thread's, a chain's; or words behind it."""
+    assert cause(*HANDLED, "validation begins", *end) == HANDLED[-1]
+
+
+@pytest.mark.parametrize(("mark", "other"), [("[rank0]: ", "[rank1]: "), ("0: ", "1: "), ("[rank1]: ", "")])
+def test_the_first_exception_stays_where_processes_print_side_by_side(mark: str, other: str) -> None:
+    """Two ranks, the tasks of a step, or a rank and the script around it."""
+    assert cause(*(mark + line for line in HANDLED), *(other + line for line in ENDED)) == HANDLED[-1]
+
+
+@pytest.mark.parametrize("times", [3, 30])
+def test_a_sentence_at_the_end_counts_after_exceptions_that_were_handled_again_and_again(times: int) -> None:
+    """Which one ended the program, no exception says; its own last words do."""
+    words = "ERROR: every sample was broken"
+    assert cause(*HANDLED * times, "validation begins", words) == words
+
+
+def test_a_program_that_printed_thousands_of_exceptions_went_on_after_each() -> None:
+    """The last one may have ended it, but nothing shows that."""
+    found = [f for f in reader.read(HANDLED * 1_100) if f.first_cause]
+    assert not found or found[0].detail.get("goes_on") is True
+    few = next(f for f in reader.read(HANDLED * 9) if f.first_cause)
+    assert not few.detail.get("goes_on")

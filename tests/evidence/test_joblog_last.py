@@ -71,6 +71,14 @@ ENDS = {
         "HDF5-DIAG: Error detected in HDF5 (1.10.5) thread 0:\n  #000: H5F.c line 509 in H5Fopen(): unable to open file\n    major: File accessibilty\n    minor: Unable to open file",
         "HDF5-DIAG",
     ),
+    **{
+        f"a script's own report {n}: {line}": (f"epoch 3 loss 0.2\n{line}\ncleaning up", line)
+        for n, line in enumerate((
+            "Exit code: 127", "exit status: 2", "Return code: 1", "rc=1", "job finished with exit code 14", "Job ended with status 3",
+            "== epilogue: job exit code = 2 ==", "return code of python: 2", "[run.sh] exit_code=1", "EXIT STATUS 125", "# Finished at Wed Jun 17 10:49:59 EEST 2020 with status 255",
+        ))
+    },
+    "a script's own report below the reason": ("could not find column 7 in data.csv\njob finished with exit code 1", "could not find"),
     "a German shell": ("slurm_script: Zeile 5: /opt/x/setup.sh: Datei oder Verzeichnis nicht gefunden", "setup.sh"),
     "a Chinese one": ("bash: ./a.out: 没有那个文件或目录", "a.out"),
     "a Portuguese one": ("bash: ./a.out: Permissão negada", "a.out"),
@@ -81,6 +89,21 @@ WELL = {
     "a warning of Python's": "/a/elec.py:234: RuntimeWarning: invalid value encountered in multiply\n  a * b",
     "an advice": "/a/loop.py:302: Couldn't infer the batch indices fetched from your dataloader",
     "a stop that is none": " simulation finished\nSTOP 0",
+    **{
+        f"a code that is no failure: {line}": f"epoch 3 loss 0.2\n{line}\ncleaning up"
+        for line in (
+            "Exit code: 0",
+            "exit status 0",
+            "rc=0",
+            "grep exit code: 1",
+            "test 3: exit code 1",
+            "exit code: 1 (expected)",
+            "return: 195",
+            "status: 3",
+            "code 3",
+            "exit code 1 means that nothing was found",
+        )
+    },
     "a stop that says so": "STOP normal end of program",
     "metrics": "mean squared error\n0.1231\nmax error 0.33",
     "skipped": "Processing file 1/3\nCould not parse line 33 of file a.txt, skipping\nwrote it",

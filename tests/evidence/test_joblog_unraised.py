@@ -166,3 +166,15 @@ def test_the_thread_that_feeds_a_queue_prints_without_a_heading() -> None:
     lines = traceback(bad, "_feed", "/usr/lib/python3.10/multiprocessing/queues.py")
     assert message(*STEPS, *lines) == bad
     assert message(*STEPS, *lines, "Training completed successfully.") is None
+
+
+@pytest.mark.parametrize("function", ["_run_finalizers", "_exit_function", "_python_exit", "_shutdown"])
+def test_what_python_calls_after_the_end_is_no_cause(function: str) -> None:
+    """The interruption above it ended the program; the lost manager follows from that."""
+    head = "Traceback (most recent call last):"
+    interrupted = [head, '  File "run.py", line 190, in <module>', "    pool.join()", "KeyboardInterrupt"]
+    late = [head, f'  File "/usr/lib/python3.6/multiprocessing/util.py", line 262, in {function}', "    finalizer()", "FileNotFoundError: [Errno 2] No such file or directory"]  # fmt: skip
+    first = next(f for f in reader.read([*interrupted, *late]) if f.first_cause)
+    assert (first.line, first.kind) == (4, "interrupted")
+    own = [line.replace("/usr/lib/python3.6/multiprocessing", "/home/u") for line in late]
+    assert [f.line for f in reader.read(["start", *own]) if f.first_cause] == [5]

@@ -597,6 +597,14 @@ FOUND = [
     ("pyxis: no such tag in a registry whose name holds a vendor's", "slurm_launch_failed", {"line": 2, "domains": ("user_program",)}, "slurmstepd: error: pyxis: printing enroot log file:\nslurmstepd: error: pyxis:     [ERROR] URL https://nvcr.io/v2/nvidia/pytorch/manifests/24.01-py33 returned error code: 404 Not Found\nslurmstepd: error: pyxis: couldn't start container"),
     ("an assertion without a message says what it asserts", "python_exception", {"line": 5, "message": "AssertionError (assert self.warmup < self.decay)"}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    assert self.warmup < self.decay\n           ^^^^^^^^^^^^^^^^^^^^^^^^\nAssertionError"),
     ("pytorch-lightning 3311: the plainest exception", "python_exception", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nException: no data"),
+    ("MPICH: no memory for a communicator, in CP2K's box", "host_memory_error", {"line": 2}, " *  /   \\             error, error stack:\nMPIR_Info_alloc(61)......: Out of memory (unable to allocate a  *\n * /| |                                 'MPI_Info')                            *"),
+    ("CRAB: HTCondor's limit", "slurm_oom", {"line": 1}, "Mon, 27 Jul 2026 11:05:34 CEST(+0200):ERROR:RetryJob Job killed by HTCondor due to excessive memory use (RSS=2250 MB). Will not retry it.\nMon, 27 Jul 2026 11:05:34 CEST(+0200):INFO:PostJob        <----- RetryJob log finish ----"),
+    ("TPUEstimator: a worker is gone", "peer_lost", {"line": 2}, "INFO:tensorflow:global_step/sec: 2.20221\nINFO:tensorflow:ShutdownHook: lame workers found: HeartbeatManager(/job:worker/replica:0/task:0/device:CPU:0)"),
+    ("Slurm's end, broken by a page", "slurm_timeout", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57\nDUE TO TIME LIMIT ***"),
+    ("Slurm's end, broken between two of its words", "slurm_timeout", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57 DUE TO\nTIME LIMIT ***"),
+    ("Slurm's end, cut off", "slurm_cancelled", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57"),
+    ("a page that shows the message of a node failure", None, {}, "Error Message:\n*** JOB ID ON nodeXY CANCELLED AT 2020-04-27TXXXX DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n\nApril 23\nNew login node for the cluster\nTry it and report to us"),
+    ("Paddle's launcher: the code of the failed worker", "process_terminated", {"line": 3}, "LAUNCH ERROR 2025-06-16 10:11:25,795 Container failed !!!\nLAUNCH INFO 2025-06-16 10:11:25,795 ------------------------- ERROR LOG DETAIL -------------------------\nLAUNCH INFO 2025-06-16 10:11:25,796 Exit code -15"),
 ]  # fmt: skip
 
 

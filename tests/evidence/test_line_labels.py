@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from probing_cluster.evidence.joblog import labels
@@ -28,6 +30,9 @@ LOGS = {
         *(f"epoch 1 step {n} loss {9 - n / 100:.3f} lr 0.0003 tokens/s 31234.1" for n in range(400)),
         *TRACEBACK, "ValueError: bad shape",
     ],
+    "errno": [*TRACEBACK, "FileNotFoundError: [Errno 2] No such file or directory: 'a.pt'", "bye"],
+    "worker": [*TRACEBACK, "PIL.ImageError: Caught ImageError in DataLoader worker process 6.", "Original Traceback (most recent call last):", TRACEBACK[1], "    raise ImageError(msg)", "PIL.ImageError: cannot identify image file"],
+    "aborted worker": ["terminate called without an active exception", *TRACEBACK, "RuntimeError: DataLoader worker (pid 396160) is killed by signal: Aborted. ", "During handling of the above exception, another exception occurred:", "", *TRACEBACK, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 600.00 MiB. GPU "],
     "quoted": ["===== system prompt (verbatim) =====", "### Example", *TRACEBACK, "KeyError: 'lr'", "===== end of system prompt =====", *TRACEBACK, "ValueError: bad shape"],
 }  # fmt: skip
 WRAPPERS = {
@@ -36,8 +41,10 @@ WRAPPERS = {
     "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",
     "ts in brackets": "[2025-03-04 05:06:07] {}", "clock": "05:06:07 {}", "clock in brackets": "[05:06:07.123] {}", "seconds": "1741064767.123 {}", "set in": "    {}",
     "PRRTE": "[prterun-n1-123@1,3]<stderr>: {}", "Lightning": "[rank: 3] {}", "Swarm": "worker.3.abc123@node7    | {}", "pods": "[pod/trainer-0/main] {}",
-    "seconds in brackets": "[  161.5s] {}", "LSF": "<<n3>> {}", "host and rank in brackets": "[n-prod-230:0]:{}", "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}",
+    "seconds in brackets": "[  161.5s] {}", "LSF": "<<n3>> {}", "host and rank in brackets": "[n-prod-230:0]:{}", "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}", "syslog's date": "Mar 04 05:06:07 {}", "SkyPilot": "(worker1, rank=1, pid=4242, ip=10.0.0.7) {}", "SkyPilot's single task": "(task, pid=4242) {}",
 }  # fmt: skip
+JSON = {"docker": "log", "a cloud's log": "textPayload", "fluentd": "message"}
+"""Where relays that write a record a line keep the text."""
 
 
 def first(lines: list[str]) -> tuple[int, str]:
@@ -50,6 +57,15 @@ def test_a_wrapped_log_says_what_it_said(log: list[str], wrapper: str) -> None:
     """Line and kind of the first cause are the same, and so is what was survived and what was only quoted."""
     lines = [*BEFORE, *log]
     assert first([wrapper.format(line) for line in lines]) == first(lines)
+
+
+@pytest.mark.parametrize("field", JSON.values(), ids=JSON)
+@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+def test_a_log_of_json_records_says_what_it_said(log: list[str], field: str) -> None:
+    """A record a line, with the line's blanks and quotes."""
+    lines = [*BEFORE, *log]
+    record = {"stream": "stderr", "time": "2026-11-29T10:00:00.123456789Z"}
+    assert first([json.dumps({field: f"{line}\n", **record}) for line in lines]) == first(lines)
 
 
 def test_a_label_names_the_host_or_the_rank() -> None:

@@ -254,7 +254,14 @@ def test_instants() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["LustreError: 166-1: MGC: lost", "CPU: 17 PID: 2 Comm: x", "INFO: task a:1 blocked", "EDAC MC0: 1 UE x"],
+    [
+        "LustreError: 166-1: MGC: lost",
+        "CPU: 17 PID: 2 Comm: x",
+        "INFO: task a:1 blocked",
+        "OSError: [Errno 5] Input/output error",
+        "torch.AcceleratorError: [12.5] x",
+        "EDAC MC0: 1 UE x",
+    ],
 )
 def test_a_message_that_looks_like_a_prefix_stays_whole(line: str) -> None:
     """Words with a colon are the message's own, not a host's name."""

@@ -269,7 +269,7 @@ def test_what_a_step_lacks_because_of_a_command_before_it_is_left_to_that_comman
     """A file that the helper should have made; and a step without labels says nothing of whose line it is."""
     missing = [f"0: {text}" for text in ("Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.json'")]  # fmt: skip
     assert first(*HELPER, *missing) == ["import_error"]
-    assert first(*HELPER, "Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'") == ["import_error"]  # fmt: skip
+    assert first(*HELPER, "Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'", "step failed") == ["import_error"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

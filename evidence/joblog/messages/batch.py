@@ -75,7 +75,7 @@ _PLEXEC = re.compile(
 )
 """Fujitsu's launcher; the last number of its code is the status that `wait` gives."""
 _MEMORY = re.compile(
-    r"\s{0,8}(?:Error from \S{1,200}: )?(?:Job has gone over (?:its )?(?:cgroup )?memory limit|memory usage exceeded request_memory)"
+    r"\s{0,8}(?:Error from \S{1,200}: )?(?:Job has gone over (?:its )?(?:cgroup )?memory limit|memory usage exceeded request_memory)|.{0,80}\bJob killed by HTCondor due to excessive memory use\b"
     r"|job \S{1,40} exceeded (?:MEM|VMEM|SWAP) usage (?:hard|soft) limit\b"
     r"|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:h_vmem|s_vmem|h_rss|h_data)\b|\s{0,4}\S{0,40}\[?\d{0,9}\]?:? ?exceeded job (?:hard|soft) limit \"?(?:h_vmem|h_rss)",
 )
@@ -184,7 +184,7 @@ FAMILY = grammar.LogFamily(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
         "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "usage hard limit", "usage soft limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "wallclock limit", "h_rt", "type=timeout", "allocation expired",
         "OOM killer terminated", "Process terminated via ", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
-        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded", "this job is ",
+        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "HTCondor due to", "time limit exceeded", "this job is ",
     ),
     read=read,
     facts=FACTS,

@@ -117,7 +117,7 @@ _BOTCHED = re.compile(
 )
 """A bad end without a reason."""
 _HEAP = re.compile(
-    r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure"
+    r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure|\w{3,60}\(\d{1,6}\)\.{0,20}: Out of memory \(unable to allocate\b"
     r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|(?:\d{1,6}: )?(?:RE)?ALLOCATE: \d{1,20} bytes requested; |\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
     r"|(?:ERROR(?: on proc \d{1,8})?|ERROR: LoadError|Error) ?: (?:Failed to allocate \d{1,20} bytes for array|OutOfMemoryError\(\)|[Ii]nsufficient memory to allocate)"
 )
@@ -202,7 +202,7 @@ FAMILY = grammar.LogFamily(
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
         "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "stop error", "Check failure stack",
-        "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
+        "heap out of memory", "Allowed memory", "Out of memory. Type", "Out of memory (unable", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),
     read=read,
     facts=FACTS,

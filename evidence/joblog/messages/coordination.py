@@ -21,9 +21,9 @@ FACTS = {
 }
 _GONE = re.compile(
     r"\bcoordinator detected missing heartbeats\b|: The following tasks have disconnected: "
-    r"|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bbecause its (?:owner's )?node (?:has )?died\b"
+    r"|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bbecause its (?:owner's )?node (?:has )?died\b|\bShutdownHook: lame workers found: "
 )
-"""XLA's coordinator and Ray's table of nodes."""
+"""XLA's coordinator, Ray's table of nodes, and TensorFlow's hook that looks for lost TPU workers."""
 NODE_GONE = re.compile(
     r"\bhas been marked dead because the detector has missed too many heartbeats\b|\bNode is dead because the health check failed\b|\b[Tt]ask .{1,200} because its node (?:has )?died\b"
 )
@@ -82,7 +82,7 @@ FAMILY = grammar.LogFamily(
     name="coordination",
     triggers=(
         "missing heartbeats", "tasks have disconnected", "missed too many", "connect to GCS", "health check failed", "node died", "node has died", "not making progress",
-        "atchdog timeout (self", "uninterruptible sleep",
+        "atchdog timeout (self", "uninterruptible sleep", "lame workers",
     ),
     read=read,
     facts=FACTS,

@@ -143,7 +143,7 @@ _GROUP = re.compile(r"^\s*(?:\| )+(?=[ \w])|^\s*\+ (?=Exception Group)")
 _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
-    "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
+    "CalledProcessError", "SupervisionError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
     "KilledWorker", "TerminatedWorkerError", "TrainingFailedError", "WorkerGroupError", "TuneError",
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
     "CommClosedError", "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",

@@ -72,8 +72,9 @@ FACTS = {
     **{k: python.FACTS[k] for k in ("disk_full", "host_memory_error")},
 }
 _CANCELLED = re.compile(
-    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?|^srun: Job has been cancelled$"
+    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?[^\s\d]{0,24}\d\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+?(?: ?DUE(?: ?(?:TO|to) ?(?P<why>[^*]*?))?)?(?: ?\*\*\*(?: on (?P<old>\S+))?|$)|^srun: Job has been cancelled$"
 )
+_NOT_CLOSED = re.compile(r"\*\*\* (?:JOB|STEP|StepId=|JobId=).{0,300}CANCELLED AT [^*]{1,80}$")
 _WHY = (
     ("slurm_timeout", "TIME LIMIT"),
     ("slurm_preempted", "PREEMPTION"),
@@ -93,7 +94,7 @@ _OOM = re.compile(
 )
 _NODE = re.compile(
     r"(?:srun|salloc): error: .*Node failure on (?P<hosts>\S+)|(?:srun|salloc|slurmstepd(?:-\S{1,253})?): .{0,200}\bnode failure\b"
-    r"|\b(?:JOB|STEP|JobId=|StepId=)\s?\S{1,64} .{0,120}\bNODE FAILURE\b",
+    r"|\b(?:JOB|STEP|JobId=|StepId=)\s?[^\s\d]{0,24}\d\S{0,64} .{0,120}\bNODE FAILURE\b",
     re.IGNORECASE,
 )
 _UNKILLABLE = re.compile(
@@ -184,6 +185,11 @@ _HOW = (
 _JOB_ENDED = re.compile(
     r"\*\*\* (?:JOB|JobId=)\s?\S* (?:(?:ON|on) \S+ )?CANCELLED AT (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
 )
+
+
+def is_cut(text: str) -> bool:
+    """Whether Slurm's message of an end goes on in the next line, where a page broke it."""
+    return "CANCELLED AT " in text and _NOT_CLOSED.search(text) is not None
 
 
 def ended_before(text: str, began: datetime | None) -> bool:
