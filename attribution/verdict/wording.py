@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
@@ -266,7 +265,7 @@ def _silent(view: evidence_view.EvidenceView) -> str:
     silence_s = (view.end_at - onset.stalled_since(stall)).total_seconds()
     text = f"; nothing was written to its output for the last {phrases.duration(silence_s)} of {phrases.duration(view.ran_s)}"
     gap_s, n_writes = digits.number(stall.detail.get("gap_s")), digits.index(stall.detail.get("n_writes"))
-    if asks(stall):
+    if onset.asks(stall):
         return f"{text}, which ends in a question: {phrases.clean(str(stall.detail.get('last_line')))}"
     if gap_s is not None and (n_writes or 0) >= _REGULAR:
         return (
@@ -275,19 +274,8 @@ def _silent(view: evidence_view.EvidenceView) -> str:
     return text
 
 
-def asks(stall: records.HealthEvent | None) -> bool:
-    """True if the last line of an output that stood still is a question for an answer at a terminal."""
-    line = stall.detail.get("last_line") if stall is not None else None
-    return isinstance(line, str) and _QUESTION.search(line) is not None
-
-
 _REGULAR = 3
 """With fewer looks that found it grown, the gaps before say little."""
-_QUESTION = re.compile(
-    r"[\[(]\s?(?:y(?:es)?\s?[/|]\s?no?|no?\s?[/|]\s?y(?:es)?)\s?[\])]\W{0,3}$|\b(?:password|passphrase)\b[^:]{0,60}:\s{0,3}$|\bpress (?:enter|return|any key)\b",
-    re.IGNORECASE,
-)
-"""`Overwrite existing checkpoint? [y/N]`, `Password for alice:`."""
 
 
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:
@@ -312,9 +300,18 @@ def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking)
         what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
     else:
         what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
+    parts = (_lost_gpu(view), _stalled(view), _log_stalled(view), _output_ends(view))
+    return phrases.sentence(f"{what}{''.join(parts)}")
+
+
+def _output_ends(view: evidence_view.EvidenceView) -> str:
+    """Names the error that its output ends with, or the step that waited until the end."""
     error = recovery.last_error(view)
-    ends = f"; its output ends with an error: {phrases.clean(error.message)}" if error is not None else ""
-    return phrases.sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stalled(view)}{ends}")
+    if error is None:
+        return ""
+    if onset.is_waiting_step(error):
+        return f"; {phrases.step_that_waited(error.message)}"
+    return f"; its output ends with an error: {phrases.clean(error.message)}"
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:

@@ -192,8 +192,7 @@ class JobLogReader:
             record = replace(record, text=record.text[current.indent :])
         if chain.is_inside(record.text):
             if record.text.strip():
-                if record.text.strip(" ^~"):
-                    current.code = record.text.strip()[: chain.CODE_CHARS]
+                current.inside(record.text)
                 self._chain.inside(record)
                 self._cut_off = record.line, replace(record, line=current.line, text=f"{grammar.TRACEBACK}:")
             return None
@@ -203,6 +202,7 @@ class JobLogReader:
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
+            found = current.of_interrupt(found)
             if found.message.endswith("AssertionError") and current.code.startswith("assert "):
                 # An assertion without a message gets the asserted expression.
                 found = replace(found, message=f"{found.message} ({sanitize.clean(current.code, 200)})")

@@ -71,7 +71,7 @@ _NONE = re.compile(
 )
 """Numbers that are called errors, and mere notes."""
 _WELL = re.compile(
-    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|Step created for|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(
