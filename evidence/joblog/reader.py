@@ -20,13 +20,7 @@ from probing_cluster.evidence.joblog import (
     step_output,
     unfold,
 )
-from probing_cluster.evidence.joblog.grammar import (
-    JobFinding,
-    JoblogContext,
-    LineRole,
-    LogFamily,
-    Record,
-)
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, LogFamily, Record
 from probing_cluster.evidence.joblog.last_errors import closing, stack_causes, trailing_errors
 from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
