@@ -24,6 +24,9 @@ from typing import Any
 import hypothesis
 import psycopg
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.util import LRUCache
 from xdist.scheduler import LoadScopeScheduling
 
 from probing_cluster.db import migrate
@@ -60,7 +63,9 @@ _TOGETHER = ("tests/healthchecks", "tests/slurm_plugins")
 _TEMPLATE = "probing_template"
 _BUFFERS_MIB = 128
 _SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
-_NAMES = (f"probing_test_{n}" for n in itertools.count())
+_NAMES = itertools.cycle(f"probing_test_{n}" for n in range(6))
+"""Of databases. The driver of Arrow reads all types of a database that it does not know, and knows the last eight by their URLs.
+Not one name alone: what a test left running must not come upon the next one's database."""
 
 
 class FolderScheduling(LoadScopeScheduling):
@@ -100,6 +105,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("torch"):
                 item.add_marker(missing)
+
+
+class SharedDialect(PGDialect_psycopg):
+    """All engines of a test session share the SQL that they compiled: each test has a database, and so an engine, of its own."""
+
+    supports_statement_cache = True
+    _compiled: LRUCache[Any, Any] = LRUCache(1000)
+
+    @classmethod
+    def engine_created(cls, engine: sa.Engine) -> None:
+        """SQLAlchemy's hook: the engine is ready."""
+        engine._compiled_cache = cls._compiled  # noqa: SLF001 - it has no public name
+
+    def _state(self) -> tuple[Any, ...]:
+        # What compiled SQL may depend on.
+        return (self.server_version_info, self._json_serializer, self._json_deserializer)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SharedDialect) and self._state() == other._state()
+
+    def __hash__(self) -> int:
+        return hash(self._state())
+
+
+sa.dialects.registry.register("postgresql.psycopg", __name__, "SharedDialect")
 
 
 @pytest.fixture(scope="session")
@@ -164,6 +194,7 @@ def postgres_url(
 ) -> Iterator[str]:
     """The URL of an empty database with our schema, as its owner; dropped afterwards."""
     name = next(_NAMES)
+    administrator.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     administrator.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template} STRATEGY FILE_COPY")
     yield embedded.url(postgres_directory, database=name)
     with contextlib.suppress(psycopg.OperationalError):
