@@ -24,9 +24,6 @@ from typing import Any
 import hypothesis
 import psycopg
 import pytest
-import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.util import LRUCache
 from xdist.scheduler import LoadScopeScheduling
 
 from probing_cluster.db import migrate
@@ -105,31 +102,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("torch"):
                 item.add_marker(missing)
-
-
-class SharedDialect(PGDialect_psycopg):
-    """All engines of a test session share the SQL that they compiled: each test has a database, and so an engine, of its own."""
-
-    supports_statement_cache = True
-    _compiled: LRUCache[Any, Any] = LRUCache(1000)
-
-    @classmethod
-    def engine_created(cls, engine: sa.Engine) -> None:
-        """SQLAlchemy's hook: the engine is ready."""
-        engine._compiled_cache = cls._compiled  # noqa: SLF001 - it has no public name
-
-    def _state(self) -> tuple[Any, ...]:
-        # What compiled SQL may depend on.
-        return (self.server_version_info, self._json_serializer, self._json_deserializer)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SharedDialect) and self._state() == other._state()
-
-    def __hash__(self) -> int:
-        return hash(self._state())
-
-
-sa.dialects.registry.register("postgresql.psycopg", __name__, "SharedDialect")
 
 
 @pytest.fixture(scope="session")
