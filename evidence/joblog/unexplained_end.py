@@ -47,20 +47,13 @@ _NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 
-def is_unexplained(finding: JobFinding) -> bool:
-    """Whether `finding` is a bad end that does not name its reason."""
-    if finding.kind == "program_error":
-        return closing.is_ending(finding.message) or _SUMS_UP.search(finding.message) is not None
-    return finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE)
-
-
 def is_of_next(new: JobFinding, best: JobFinding) -> bool:
     """Whether `new`, an error of a later unit of work, is another one than `best`, which the work went on after.
 
     Each attempt may end by the same error, but for its numbers. A machine that failed in one unit may fail otherwise in
     the next, and a unit may lack what the last one should have made: then the first error stays.
     """
-    if "hardware" in best.domains or is_unexplained(new) or not progress.can_be_survived(best):
+    if "hardware" in best.domains or _sums_up(new) or not progress.can_be_survived(best):
         return False
     if None not in (new.rank, best.rank) and new.rank != best.rank:
         return False
@@ -119,8 +112,9 @@ def stall(
         if (held[stalls[-1]].line if stalls else last_line) - held[i].line > _STALL_LINES:
             break
         stalls.append(i)
-    if len(stalls) >= (_STALLS if ended else 1) and only_lists(held[stalls[0]].line):
-        waits = held[stalls[-1]].kind == "slurm_launch_failed"
+    # srun says once that a step waits, and says when it begins.
+    waits = bool(stalls) and held[stalls[-1]].kind == "slurm_launch_failed"
+    if len(stalls) >= (_STALLS if ended and not waits else 1) and only_lists(held[stalls[0]].line):
         return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
     if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
         return None
@@ -194,6 +188,20 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
         if not of_another and progress.reports_success(record.text):
             return True
     return False
+
+
+def follows(finding: JobFinding, doubted: JobFinding) -> bool:
+    """Whether `finding` may come of `doubted`: an exit or a sum without a reason of a failure, a lost peer of a process that a signal ended."""
+    if doubted.role is LineRole.EXIT:
+        return finding.role is LineRole.REMOTE
+    return _sums_up(finding) or (finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE))
+
+
+def _sums_up(finding: JobFinding) -> bool:
+    """Whether a program or a harness reports its bad end, or how many of its units failed, without a reason."""
+    if finding.kind != "program_error":
+        return False
+    return closing.is_ending(finding.message) or _SUMS_UP.search(finding.message) is not None
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

@@ -126,9 +126,10 @@ class Units:
         self.restarted = False
         """Whether the program reported that it resumes an earlier run's work."""
 
-    def failed(self) -> None:
+    def failed(self, finding: grammar.JobFinding) -> None:
         """Another error came: what was begun before it proves nothing."""
-        self.begun = self._lines = 0
+        if finding.role is not grammar.LineRole.OBSERVATION:
+            self.begun = self._lines = 0
 
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""
