@@ -227,8 +227,8 @@ def test_the_end_of_a_pipe_or_of_a_monitor_is_no_cause(line: str) -> None:
 
 def test_what_a_tagged_chat_quotes_is_no_error() -> None:
     """A traceback that a user asks about, line by line."""
-    asked = [f"[bot] user> {line}" for line in ("What does this mean?", *RAISED)]
-    assert first([*asked, "[bot] answer> The width must be positive.", "[bot] scored 1/1"]) == 0
+    question = [f"[bot] user> {line}" for line in ("What does this mean?", *RAISED)]
+    assert first([*question, "[bot] answer> The width must be positive.", "[bot] scored 1/1"]) == 0
     assert first(["[bot] task 1/1", *(f"[bot] {line}" for line in RAISED)]) == 4
 
 
