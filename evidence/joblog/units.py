@@ -118,6 +118,7 @@ class Units:
         self._caught = bool(failed) or _is_caught(error)
         """Whether the program, or the harness, reported that it caught the error."""
         self._of_r = _OF_R.match(error) is not None
+        self._exited = False
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
@@ -130,13 +131,16 @@ class Units:
         """Another error came: what was begun before it proves nothing."""
         if finding.role is not grammar.LineRole.OBSERVATION:
             self.begun = self._lines = 0
+        if finding.role is grammar.LineRole.EXIT:
+            # What a script leaves out after that is a consequence.
+            self._exited, self._caught, self._of_r = True, False, False
 
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""
         self._lines += 1
         if self._lines == 1 and _WARNINGS_SOURCE.match(text):
             return True
-        if self._lines <= _NEAR_LINES and _is_caught(text):
+        if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):
             self._caught = True
         self.restarted = self.restarted or _RESTARTS.search(text) is not None
         self._of_r = self._of_r and _R_ENDS.match(text) is None

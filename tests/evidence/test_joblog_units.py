@@ -160,6 +160,12 @@ def test_what_a_unit_lacks_or_a_broken_machine_leaves_the_first_error_the_cause(
     assert first(["seed 1", *lost, ecc, "seed 2", *lost, busy]) == 4
 
 
+def test_what_a_script_skips_after_a_bad_exit_is_a_consequence() -> None:
+    """The script reports what it leaves out, and where its files are."""
+    exited = "srun: error: n1: task 0: Exited with exit code 1"
+    assert first([*RAISED, exited, "tests failed; skipping the training", "wrote out/summary.txt"]) == 3
+
+
 def test_a_run_that_reports_its_own_end_has_not_caught_the_error() -> None:
     """There is no other run; the line above the error is none about it."""
     farewell = ["Run 20310702_9 failed", "Best accuracy: 0.8", "saved out/m.json"]
