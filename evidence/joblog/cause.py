@@ -348,12 +348,12 @@ class CauseCandidates:
             if best.rank is None and 0 < line - best.line <= 3:
                 self.held[self.best] = replace(best, rank=rank)
 
-    def take_own_end(self, behind: Callable[[int], list[str]]) -> None:
-        """Make the exception with which a single process ended the first cause, or a task's own exit before another rank's complaint; `behind`: the lines after a line."""
+    def take_own_end(self, behind: Callable[[int], list[str]], of_one: Callable[[int, int], bool]) -> None:
+        """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or a task's own exit before another rank's complaint."""
         if (best := self.candidate) is None:
             return
         left = precedence.left_before(best, self.held)
-        last = unexplained_end.last_error(best, self.held, behind) if left is None else left
+        last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
         self.best = self.best if last is None else last
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
+from probing_cluster.core import digits
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.messages import coordination
@@ -105,19 +106,25 @@ def stall(
 
 
 def last_error(
-    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], Sequence[str]]
+    best: JobFinding,
+    held: Sequence[JobFinding],
+    behind: Callable[[int], Sequence[str]],
+    of_one: Callable[[int, int], bool],
 ) -> int | None:
     """Index of the exception with which a single process ended, after others that it had handled; None if `best` stays.
 
     An uncaught exception is printed once, at the end: what the process printed before was handled. Ranks, and programs that
     one script started, print theirs side by side; then the first one counts. An exception that reports something missing may
     follow from an earlier one. A sentence at the end counts after several exceptions of one class.
-    `behind`: the lines of the log after a line.
+    `behind`: the lines of the log after a line; `of_one`: whether the exceptions in two lines can be one process's.
     """
     errors = [f for f in held if f.role is not LineRole.OBSERVATION]
     if len(errors) > 1 and errors[-1].kind == "task_exit" and errors[-1].detail.get("exit_code") == 1:
-        below = errors[-1].line - errors[-2].line
-        errors = errors[:-1] if 0 < below <= _EXIT_LINES else []
+        below, alone = (
+            errors[-1].line - errors[-2].line,
+            digits.is_number(str(errors[-1].detail.get("tasks", "0"))),
+        )
+        errors = errors[:-1] if alone and 0 < below <= _EXIT_LINES else []
         ended = bool(errors)
     else:
         ended = bool(errors) and all(line[:1].isspace() for line in behind(errors[-1].line) if line.strip())
@@ -135,7 +142,7 @@ def last_error(
             last.message
         )
         about = str(best.detail.get("exception", "")).rpartition(".")[2] in last.message
-        chosen = other and not (raised or lacking or about)
+        chosen = other and not (raised or lacking or about) and of_one(best.line, last.line)
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
 
 

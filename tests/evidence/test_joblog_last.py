@@ -75,7 +75,7 @@ ENDS = {
         f"a script's own report {n}: {line}": (f"epoch 3 loss 0.2\n{line}\ncleaning up", line)
         for n, line in enumerate((
             "Exit code: 127", "exit status: 2", "Return code: 1", "rc=1", "job finished with exit code 14", "Job ended with status 3",
-            "== epilogue: job exit code = 2 ==", "return code of python: 2", "[run.sh] exit_code=1", "EXIT STATUS 125", "# Finished at Wed Jun 17 10:49:59 EEST 2020 with status 255",
+            "== epilogue: job exit code = 2 ==", "return code of python: 2", "train.py finished with status 3", "the job ended with exit code 2", "Job 4242 exited with code 7", "[run.sh] exit_code=1", "EXIT STATUS 125", "# Finished at Wed Jun 17 10:49:59 EEST 2020 with status 255",
         ))
     },
     "a script's own report below the reason": ("could not find column 7 in data.csv\njob finished with exit code 1", "could not find"),
@@ -102,6 +102,16 @@ WELL = {
             "status: 3",
             "code 3",
             "exit code 1 means that nothing was found",
+            "Episode 99 return value: 87",
+            "final return value: 42",
+            "Optimization exit status: 2",
+            "ret = 5",
+            "Benchmark returned value: 12",
+            "avg epoch return value 12",
+            "job 5: exit code = 3\nretrying job 5\njob 5 ok",
+            "status 3",
+            "step 3 status 12",
+            "task status: 4",
         )
     },
     "a stop that says so": "STOP normal end of program",

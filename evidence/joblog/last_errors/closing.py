@@ -48,7 +48,7 @@ _STATE_AT_END = re.compile(
 )
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$|(?!=\s{2}|.{0,60}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?:(?:[\w./()-]{1,60}:? ){0,8}?(?i:(?:exit(?:ed)?(?: with)?[ _-]?(?:code|status)|return(?:ed)?[ _-]?(?:code|value))(?: is| was| of(?: [\w./-]{1,40})?)?|(?:end|exit|finish)ed (?:at .{10,40} )?with (?:code|status))\s{0,3}[:=]?|(?:rc|RC|ret|retcode|returncode|exitcode) ?[:=])\s{0,3}(?!12[89]\b|1[3-9]\d)[1-9]\d{0,2}\W{0,6}$"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
@@ -339,12 +339,8 @@ class Tail:
         below = current = ""
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
-            if (
-                not text.strip()
-                or _ROW.match(text)
-                or _STACK.match(text.strip())
-                or _BOILERPLATE.match(text.strip())
-            ):
+            words = text.strip()
+            if not words or _ROW.match(text) or _STACK.match(words) or _BOILERPLATE.match(words):
                 continue
             looked_at += 1
             below, current = current, text
@@ -353,8 +349,9 @@ class Tail:
             above_it = [earlier for _, earlier in lines[:index]]
             if mention.is_repeated(text, above_it) or (not ended and sentences.is_warned(text, above_it)):
                 break
-            well = _NONE.search(text) or sentences.is_harmless(text)
-            if found is None and _ENDING.match(_plain(text)) and not well:
+            body = _plain(text)
+            ends = _ENDING.match(body) or (looked_at <= _OTHERS and sentences.reports_exit(body, below))
+            if found is None and ends and not (_NONE.search(text) or sentences.is_harmless(text)):
                 ended, ending = True, (line, text)
                 reasons = [held for held in lines[index + 1 :] if _REASON.match(held[1])]
                 found = reasons[0] if reasons and not _went_well(reasons[0][1]) else None
