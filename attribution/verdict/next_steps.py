@@ -48,23 +48,40 @@ def _by_user(view: evidence_view.EvidenceView) -> bool:
 
 
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """What to do now, in sentences; of a missing package also what the script could not set up before it."""
-    return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}"
+    """What to do now, in sentences; of a missing package or command also what the script could not set up before it, and what it outlived."""
+    return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}{_outlived(view, ranking.winner)}"
 
 
 def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
-    """Names the commands that the script's shell did not find before a package was missing; empty for none or another error."""
-    if winner.cause != "user_error" or not any(e.kind == "import_error" for e in winner.evidence):
+    """Names the commands that the script's shell did not find before a package or another command was missing; empty for none or another error."""
+    if winner.cause != "user_error":
         return ""
-    found = [f.event for f in (*view.findings, *view.further_errors) if f.event.kind == _NOT_FOUND]
-    missing = [e.message for e in sorted(found, key=lambda e: digits.index(e.detail.get("line")) or 0)]
+    missing = [str(e.detail[_LACKED]) for e in winner.evidence if e.detail.get(_LACKED)]
+    if any(e.kind == "import_error" for e in winner.evidence):
+        found = [f.event for f in (*view.findings, *view.further_errors) if f.event.kind == _NOT_FOUND]
+        missing += [e.message for e in sorted(found, key=lambda e: digits.index(e.detail.get("line")) or 0)]
     names = dict.fromkeys(": ".join(phrases.clean(m).rsplit(": ", 2)[-2:]) for m in missing)
     if not names:
         return ""
     return f" The script did not set up its environment before it ({'; '.join(list(names)[:2])}): begin it with `#!/bin/bash -l`, or source what defines that."
 
 
-_NOT_FOUND = "command_not_found"
+def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+    """Names the command of the script that a signal ended before the script's work began; empty for none, or where the program is not at fault."""
+    if winner.cause != "user_error":
+        return ""
+    ended = (e for e in view.case.events if findings.is_finding(e) and e.kind in _BY_SIGNAL)
+    first = next((e.message for e in ended if e.detail.get("survived") is True), "")
+    return (
+        f" Earlier a signal ended a command of its script, which went on: {phrases.clean(first)}."
+        if first
+        else ""
+    )
+
+
+_BY_SIGNAL = frozenset({"oom_kill_suspected", "process_terminated"})
+_NOT_FOUND, _LACKED = "command_not_found", "lacked_before"
+"""The kind of a command that was not found; the field with the script's earlier complaint of such a command, `module` or `ml`."""
 
 
 def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -19,6 +19,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
+from probing_cluster.evidence.joblog.last_errors import sentences
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
 _STEPS = 3
@@ -61,13 +62,13 @@ class CauseCandidates:
         """How many findings were held when the running test began."""
         self._forget()
 
-    def _forget(self) -> None:
+    def _forget(self, *, exited: bool = False) -> None:
         self._entry: progress.Entry | None = None
         """Entry of a numbered list that holds the best candidate."""
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
-        self._exited = False
+        self._exited = exited
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
@@ -106,8 +107,7 @@ class CauseCandidates:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
-        if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
-            self._not_survived()
+        self._not_survived(finding)
         self.held.append(finding)
         if finding.role is LineRole.END:
             self._next_job(finding)
@@ -121,7 +121,7 @@ class CauseCandidates:
                 self._take_signal(finding.line)
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
-            self._forget()
+            self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
@@ -251,12 +251,16 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
+            elif progress.work_began(best, self._progress):
+                self._survived(doubted=self.best, listed=True)
             return
-        own = best.kind in ("python_exception", "import_error") and not record.labelled
-        if own and not self._exited and progress.is_of_script(record.text):
+        raised = best.kind in ("python_exception", "import_error")
+        if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        if near and progress.announces_recovery(record.text) and not self._is_of_another(record, best):
+        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text)
+        recovers = falls_back or progress.announces_recovery(record.text)
+        if near and recovers and not self._is_of_another(record, best):
             best = self._note(self.best, handled=True, goes_on=True)
         if record.of_worker and best.pid is None:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
@@ -312,10 +316,12 @@ class CauseCandidates:
         self._forget()
         self._doubted, self._chars = doubted, chars
 
-    def _not_survived(self) -> None:
-        """An unexplained bad exit follows a doubted failure at once: other ranks went on, this one did not."""
+    def _not_survived(self, finding: JobFinding) -> None:
+        """`finding` may show that other ranks went on after a doubted failure, and the failed one did not."""
+        if self._doubted is None or not unexplained_end.follows(finding, self.held[self._doubted]):
+            return
         index, self._doubted = self._doubted, None
-        if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
+        if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):

@@ -176,6 +176,9 @@ class JobLogReader:
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
         if chain.is_link(record.text):
+            ignored = 0 < self._trailing.dropped >= record.line - _UNRAISED_LINES
+            if ignored and len(self._unraised) < _MAX_TRACEBACKS:  # then the whole chain is
+                self._unraised[rank] = self._trailing.dropped = record.line
             self._chain.link(record)
             self._take_last()
         current = self._tracebacks.get(rank)

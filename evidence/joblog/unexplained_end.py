@@ -170,6 +170,13 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
     return False
 
 
+def follows(finding: JobFinding, doubted: JobFinding) -> bool:
+    """Whether `finding` may come of `doubted`: an exit without a reason of a failure, a lost peer of a process that a signal ended."""
+    if doubted.role is LineRole.EXIT:
+        return finding.role is LineRole.REMOTE
+    return finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE)
+
+
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:
     """Whether `best` is only LSF's account of an exit, or one of errors that the program handled so often that it went on after the last as well."""
     alike = [f.detail.get("goes_on") is True for f in held if f.kind == best.kind]

@@ -93,6 +93,31 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
 
 
+@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize(("how", "shown"), [("Killed", True), ("Terminated", False)])
+def test_of_a_job_that_completed_a_killed_command_is_in_doubt_and_a_stopped_helper_is_none(
+    story: rows.ReportRows, how: str, behind: int, shown: bool
+) -> None:
+    """Scripts end their helpers with `kill`; a kill for memory looks like `kill -9`."""
+    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), attempt=1, derived_exit_code=0)
+    error = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="oom_kill_suspected" if shown else "process_terminated", source="joblog",
+        job_id=4242, message=f"slurm_script: line 9: 4242 {how}                  ./monitor", detail={"behind": behind} if behind else {},
+    )  # fmt: skip
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/out", tail=("all done",))
+    found = dataclasses.replace(story, attempts=(last,), own_errors=(error,), logs=(log,))
+    plain = " ".join(
+        text.render(model.build(job_ref.parse("4242"), found, now=NOW)).replace("|", " ").split()
+    )
+    assert "part of it failed" not in plain
+    assert ("completed, but part of it may have failed" in plain) is shown
+    assert ("its output reports that SIGKILL ended a command of the script" in plain) is shown
+    assert ("If the script killed that command itself" in plain) is shown
+    other = dataclasses.replace(error, event_id=uuid.UUID(int=8), message="KeyError: 'lr'")
+    both = dataclasses.replace(found, own_errors=(error, other))
+    assert "SIGKILL ended" not in text.render(model.build(job_ref.parse("4242"), both, now=NOW))
+
+
 def test_the_line_that_a_verdict_quotes_is_in_every_report(story: rows.ReportRows) -> None:
     """Attribution quotes the last line of a program that failed for no known reason; text, page and JSON have its words."""
     summary = "The program exited with code 1, with no fault beside it. Its last line: checkpoint version 3 is too new"

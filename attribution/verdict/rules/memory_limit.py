@@ -151,10 +151,16 @@ def _killed_by_somebody(
                 claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words
             )
         elif bare:
-            claim = claims.replace_claim(
-                claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
-            )
+            words = _SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
+            claim = claims.replace_claim(claim, sentence=f"{words}{_last_line(view, claim)}")
         yield claim
+
+
+def _last_line(view: evidence_view.EvidenceView, claim: claims.Claim) -> str:
+    """Clause with the last line of a job of one node that printed on after the kill and ended with a code of its own."""
+    last = phrases.clean(str(claim.evidence[0].detail.get("went_on") or ""))
+    own_code = len(view.attempt.nodes) == 1 and view.attempt.exit_code and not _was_killed(view)
+    return f"; the job went on, and its last line is: {last}" if last and own_code else ""
 
 
 def reported_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:

@@ -175,6 +175,36 @@ def test_what_the_script_could_not_set_up_stands_beside_the_missing_package(make
     assert "environment" not in make.judge(gone, attempt=make.attempt(nodes=("n2",))).next_step
 
 
+def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_function_stands_beside_it(make):
+    """A script goes on after a command that its shell did not find: 127 is the code of its last one."""
+    typo = "/var/spool/slurmd/job00012/slurm_script: line 9: pyhton3: command not found"
+    lacked = "/var/spool/slurmd/job00012/slurm_script: line 2: module: command not found"
+    earlier = line_of(make, "command_not_found", lacked.replace("module", "nvidia-smi"), line=3)
+    last = line_of(make, "command_not_found", typo, line=9, lacked_before=lacked)
+    for first in (earlier, last), (last, earlier):
+        v = make.judge(*first, attempt=make.attempt(exit_code=127, nodes=("n2",)))
+        assert "its log says: slurm_script: line 9: pyhton3: command not found" in v.summary
+        assert "(module: command not found)" in v.next_step
+    alone = line_of(make, "command_not_found", typo, line=9)
+    assert (
+        "environment" not in make.judge(alone, attempt=make.attempt(exit_code=127, nodes=("n2",))).next_step
+    )
+
+
+def test_a_command_that_the_script_outlived_stands_beside_the_programs_error(make):
+    """A helper was killed, the work began behind it and failed by itself."""
+    detail = {"role": "exit", "domains": ["user_program"], "first_cause": True}
+    own = line_of(make, "program_error", "validation failed: loss is too high", **detail)
+    killed = "slurm_script: line 3: 4242 Killed ./helper"
+    v = make.judge(own, line_of(make, "oom_kill_suspected", killed, role="exit", survived=True))
+    assert v.cause == "user_error"
+    assert "validation failed" in v.summary
+    assert (
+        "Earlier a signal ended a command of its script, which went on: Killed in `./helper`." in v.next_step
+    )
+    assert "Earlier" not in make.judge(own).next_step
+
+
 def test_a_quoted_line_of_the_script_is_whole_and_without_slurms_directory(make):
     """The command that was not found stands at its end, and the sentence before it is not cut away."""
     path = "/tmp/cluster/spool/n1/slurmd/job00001/slurm_script"

@@ -863,6 +863,18 @@ def test_what_we_know_of_a_kill_stands_outside_of_what_is_quoted(make):
     )
 
 
+@pytest.mark.parametrize(("code", "nodes", "quoted"), [(1, 1, True), (137, 1, False), (1, 2, False)])
+def test_the_last_line_stands_beside_a_kill_that_the_job_printed_on_after(make, code, nodes, quoted):
+    """A script that ends with a code of its own may have ended for another reason than its killed helper."""
+    line = "slurm_script: line 3: 4242 Killed                  ./helper"
+    detail = {"first_cause": True, "went_on": "validation failed: loss is too high", "behind": 2}
+    killed = make.finding("oom_kill_suspected", message=line, detail=detail)
+    one = make.attempt(exit_code=code, nodes=("n2", "n3")[:nodes])
+    v = make.judge(killed, attempt=one, watched={})
+    assert v.confidence == "possible"
+    assert ("the job went on, and its last line is: validation failed" in v.summary) is quoted
+
+
 @pytest.mark.parametrize("code", ["memcg", "global"])
 @pytest.mark.parametrize(
     ("group", "pid", "cause"),

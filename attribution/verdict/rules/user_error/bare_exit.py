@@ -249,10 +249,15 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         # A watched node's own kernel log says whether that line is true.
         [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
-        [f.event for f in view.findings if f.event.kind in _REFUSALS],
+        # The script went on after an earlier one: its exit code is the last command's.
+        sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
+
+
+def _place(event: records.HealthEvent) -> tuple[bool, int]:
+    return event.detail.get("first_cause") is True, digits.index(event.detail.get("line")) or 0
 
 
 def _beside(view: evidence_view.EvidenceView) -> str:
