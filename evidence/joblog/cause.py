@@ -355,9 +355,9 @@ class CauseCandidates:
                 self.held[self.best] = replace(best, rank=rank)
 
     def take_first_exit(self) -> None:
-        """Make a task's own exit the first cause if it came before another rank's exception or lost peer."""
+        """Make an earlier end the first cause: a task's own exit, or the death of a service, before the complaint of another."""
         if self.best is not None and not self.settled:
-            left = precedence.left_before(self.held[self.best], self.held)
+            left = unexplained_end.earlier_end(self.held[self.best], self.held)
             self.best = self.best if left is None else left
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:

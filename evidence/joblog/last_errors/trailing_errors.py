@@ -11,7 +11,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, links, sentences
 from probing_cluster.evidence.joblog.messages import languages, python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
@@ -98,6 +98,7 @@ class TrailingErrors:
     def __init__(self, recent: Reversible[str] = ()) -> None:
         self._recent = recent
         """The lines read last, kept by the reader."""
+        self._complaints = links.Complaints(recent)
         self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
@@ -202,6 +203,8 @@ class TrailingErrors:
             word = _last_word(record) if interesting else error_line.find(record)
             if word and word.role is not LineRole.EXIT and sentences.is_warned(record.text, self._recent):
                 return None
+            if word and (reason := self._complaints.explaining(word)) is not None:
+                word = reason if self._complaints.is_open(reason) else None
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 listed = record.text.split()[:3] == self._listed or self.outlived(word.message)
                 if self._last is None and not listed:
@@ -210,6 +213,7 @@ class TrailingErrors:
                 elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
                     self.hold(word)
                 else:
+                    self._complaints.add(word)
                     self._behind = -1
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
@@ -224,6 +228,7 @@ class TrailingErrors:
 
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
+        self._complaints.add(found)
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._traced, self._over = 0, exit_codes.sums_up(found.message)
         self._progress = progress.LogProgress(self._recent)
@@ -245,6 +250,7 @@ class TrailingErrors:
             self._weak, self._weak_steps, self._weak_behind = found, 0, 0
             self._weak_progress = progress.LogProgress(self._recent)
         self._weak_until = found.line + _LAST_LINES
+        self._complaints.add(found)
 
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
         """The held complaint that explains `found`.
@@ -256,6 +262,8 @@ class TrailingErrors:
             self._task_died = None
             if found.line - died.line <= _LAST_LINES:
                 return died
+        if (linked := self._linked(found)) is not None:
+            return linked
         if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
@@ -277,6 +285,22 @@ class TrailingErrors:
             return None
         self._weak = None
         return weak
+
+    def _linked(self, found: JobFinding) -> JobFinding | None:
+        """The earlier complaint whose command did not bring what `found` lacks by name."""
+        if found.role is not LineRole.ROOT:
+            return None
+        reason = self._complaints.explaining(found)
+        if reason is None or not self._complaints.is_open(reason):
+            self._complaints.add(found, is_open=found.kind == "command_not_found")
+            return None
+        if self._last is not None and self._last.line == reason.line:
+            self._last = None
+        if self._weak is not None and self._weak.line == reason.line:
+            self._weak = None
+        if found.kind != "command_not_found":
+            self._complaints.close(reason)
+        return replace(reason, role=LineRole.ROOT)
 
     def after_line(self, line: int, text: str) -> None:
         """A line after the held error: drop the error if the program went on."""
