@@ -386,11 +386,8 @@ class CauseCandidates:
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            detail = (
-                {**best.detail, "goes_on": True}
-                if unexplained_end.is_endless(best, self.held)
-                else best.detail
-            )
+            endless = {"goes_on": True} if unexplained_end.is_endless(best, self.held) else {}
+            detail = {**best.detail, **endless}
             if raised_as := chain.raised_as(best, self.held):
                 detail = {**detail, "raised_as": raised_as}
             if best.kind != "collective_mismatch":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probing_cluster.core import digits
-from probing_cluster.evidence.joblog import grammar, progress
+from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
@@ -208,7 +208,8 @@ def _only_passes_on(finding: JobFinding) -> bool:
     """Whether a tool such as make only reports that a command failed, or a later command of the script lacks a file."""
     if finding.kind != "program_error" or finding.detail.get("panic"):
         return False
-    lacks = progress.is_of_script(finding.message) and "No such file" in finding.message
+    message = locales.english(finding.message)
+    lacks = progress.is_of_script(message) and "No such file" in message
     return lacks or finding.detail.get("handled") is True
 
 

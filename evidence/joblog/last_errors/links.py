@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Reversible, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from probing_cluster.evidence.joblog import grammar, locales, progress
@@ -146,23 +147,30 @@ class Complaints:
         self._closed: deque[int] = deque(maxlen=_KEPT)
         """Lines of those that are findings already; what follows from them adds nothing."""
 
-    def add(self, found: JobFinding, *, is_open: bool = True) -> None:
+    def add(self, found: JobFinding) -> None:
         """Remember `found` if its command should have brought something."""
         names = _brought(locales.english(found.message), self._recent)
         if names and found.line not in (earlier.line for earlier, _ in self._held):
             self._held.append((found, names))
-            if not is_open:
-                self.close(found)
 
-    def close(self, found: JobFinding) -> None:
-        """`found` is a finding now."""
-        self._closed.append(found.line)
+    def take(self, found: JobFinding) -> JobFinding | None:
+        """The complaint that explains `found`, once; else `found` is remembered itself."""
+        reason = self._explaining(found)
+        if reason is None or reason.line in self._closed:
+            self.add(found)
+            if found.kind != "command_not_found":
+                self._closed.append(found.line)
+            return None
+        if found.kind != "command_not_found":
+            self._closed.append(reason.line)
+        return replace(reason, role=LineRole.ROOT)
 
-    def is_open(self, found: JobFinding) -> bool:
-        """Whether `found` is no finding yet."""
-        return found.line not in self._closed
+    def cause_of(self, found: JobFinding) -> JobFinding | None:
+        """The complaint that explains `found`; None if that is a finding already, `found` itself without one."""
+        reason = self._explaining(found)
+        return found if reason is None else None if reason.line in self._closed else reason
 
-    def explaining(self, found: JobFinding) -> JobFinding | None:
+    def _explaining(self, found: JobFinding) -> JobFinding | None:
         """The first complaint whose command did not bring what `found` lacks; None if the program worked between the two."""
         if not self._held or found.detail.get("handled"):
             return None
