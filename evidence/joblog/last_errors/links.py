@@ -31,14 +31,17 @@ _PACKAGE = re.compile(
 _LACKS_PACKAGE = re.compile(
     r"No module named ['\"]?(?P<module>\w{1,80})(?![\w.])|No package metadata was found for (?P<metadata>[\w.-]{1,80})|there is no package called ['‘](?P<of_r>[\w.]{1,80})|[:\s](?P<command>[\w.-]{1,80}): command not found"
 )
-_TOOL = r"(?:/\S{0,80}/)?(?:wget|curl|git|scp|rsync|aws|gsutil|gdown|cp|mv|ln|tar|unzip|gunzip|gzip|mkdir|install)"
-_BRINGS = re.compile(
-    rf"{_TOOL}(?: \(child\))?: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: |rsync error: |download failed: "
+_AT = r"(?:/\S{0,80}/)?"
+_LOADS = rf"{_AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
+_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install)"
+_LOADED = re.compile(
+    rf"{_LOADS}: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: "
 )
-"""Complaints of commands that bring files, or go where they lie."""
-_MADE = re.compile(rf"{_TOOL}(?: \(child\))?: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")
+"""Complaints of commands that load files from elsewhere; their lines above tell which."""
+_MOVED = re.compile(rf"{_MOVES}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")
+"""Complaints of commands that copy files, make directories, or go where they lie."""
 _WORKS_ON = re.compile(
-    rf"--\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d--  (?P<wget>\S{{1,500}})$|(?P<brief>(?:https?|ftp)://\S{{1,500}}):$|Cloning into (?:bare repository )?'(?P<git>[^'\n]{{1,300}})'\.\.\.$|\++ (?P<traced>{_TOOL} .{{1,500}})$"
+    rf"--\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d--  (?P<wget>\S{{1,500}})$|(?P<brief>(?:https?|ftp)://\S{{1,500}}):$|Cloning into (?:bare repository )?'(?P<git>[^'\n]{{1,300}})'\.\.\.$|\++ (?P<traced>{_LOADS} .{{1,500}})$"
 )
 """The same tools' lines about what they work on, and a shell's trace of them."""
 _LACKS_FILE = re.compile(
@@ -58,7 +61,7 @@ _REDIS = re.compile(r"\d{1,10}:[MCSX] \d\d [A-Z][a-z]{2} ")
 _KILLED = re.compile(
     r".{0,300}: line \d{1,9}: {1,4}\d{1,10} (?:Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)(?: \(core dumped\))?\s{1,30}(?P<command>\S.{0,1000})"
 )
-_SERVES = re.compile(r"serv(?:e|er|ing|ice)\b|postgres|redis|mongod|ollama", re.IGNORECASE)
+_SERVES = re.compile(r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama", re.IGNORECASE)
 _UNREACHED = re.compile(
     r"\bconnect(?:ion|ing)?\b|\brefused\b|\bunreachable\b|\bMax retries exceeded\b|\bdisconnected\b|\btimed out\b",
     re.IGNORECASE,
@@ -117,9 +120,10 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
         names |= {_package(name) for name in listed}
     if _LISTENS.search(text):
         names |= _ports(text) | ({"client redis"} if _REDIS.match(text) else set())
-    if _BRINGS.match(text):
-        names |= _files(text) if _MADE.match(text) or "://" in text else set()
-        names |= set() if _MADE.match(text) and _QUOTED.search(text) else _worked_on(recent)
+    if _LOADED.match(text):
+        names |= _files(text) | _worked_on(recent)
+    elif _MOVED.match(text):
+        names |= _files(text)
     return names
 
 
