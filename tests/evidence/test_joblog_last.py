@@ -83,7 +83,7 @@ ENDS = {
     "a Chinese one": ("bash: ./a.out: 没有那个文件或目录", "a.out"),
     "a Portuguese one": ("bash: ./a.out: Permissão negada", "a.out"),
     "an interpreter that is gone, above a script's clean-up": (
-        "run.sbatch: line 14: /w/v/bin/torchrun: /old/v/bin/python: bad interpreter: No such file or directory\nrc=126\nsaving\nmv: cannot stat 'a.pt': No such file or directory\npacking\nTue Mar  5 09:00:00 CET 2026\nend rc=1",
+        "run.sbatch: line 14: /w/v/bin/torchrun: /old/v/bin/python: bad interpreter: No such file or directory\nrc=126\nsaving\nmv: cannot stat 'a.pt': No such file or directory\npacking\nunlocking\nTue Mar  5 09:00:00 CET 2026\nend rc=1",
         "bad interpreter",
     ),
     "a missing program whose code the script prints": (
@@ -111,7 +111,7 @@ ENDS = {
         "vcf_parse_format",
     ),
     "XIOS above the abort": (
-        "> Error [CGrid::checkMask(void)] : In file '/x/grid.cpp', line 12 -> The mask has a wrong size\nterminate called after throwing an instance of 'xios::CException'\n[c7:12] Signal: Aborted (6)",
+        "reading axes\n> Error [CGrid::checkMask(void)] : In file '/x/grid.cpp', line 12 -> [ axis_id = depth ] Unknown axis reference for domain 'sea'.\nterminate called after throwing an instance of 'xios::CException'\n[c7:12] Signal: Aborted (6)",
         "CGrid",
     ),
     "ROOT above the crash": (
@@ -129,10 +129,6 @@ ENDS = {
     "a child that was killed, above a Chinese tar": (
         "job.sh: 行 5: 4711 已杀死               ./train\ntar: a.pt：无法 stat: 没有那个文件或目录",
         "已杀死",
-    ),
-    "a read-only directory above the script's exit": (
-        "mkdir: cannot create directory '/img/a': Read-only file system\n+ exit 1\nINFO:    Cleaning up image...\nsrun: error: n1: task 0: Exited with exit code 1",
-        "mkdir",
     ),
 }  # fmt: skip
 WELL = {
