@@ -213,12 +213,6 @@ class CauseCandidates:
             self.held[self.best] = replace(self.held[self.best], role=LineRole.SYMPTOM)
             self._forget()
 
-    def take_last_error(self, behind: Callable[[int], list[str]]) -> None:
-        """Make the exception with which a single process ended the first cause; `unexplained_end.last_error`."""
-        if (best := self.candidate) is not None:
-            last = unexplained_end.last_error(best, self.held, behind)
-            self.best = self.best if last is None else last
-
     def add_last(self, finding: JobFinding) -> None:
         """Hold an error from the end of the log; after a lost peer that nothing replaces it is the consequence and is dropped."""
         best = self.candidate
@@ -354,18 +348,20 @@ class CauseCandidates:
             if best.rank is None and 0 < line - best.line <= 3:
                 self.held[self.best] = replace(best, rank=rank)
 
-    def take_first_exit(self) -> None:
-        """Make an earlier end the first cause: a task's own exit, or the death of a service, before the complaint of another."""
-        if self.best is not None and not self.settled:
-            left = unexplained_end.earlier_end(self.held[self.best], self.held)
-            self.best = self.best if left is None else left
+    def take_own_end(self, behind: Callable[[int], list[str]]) -> None:
+        """Make the exception with which a single process ended the first cause, or an earlier end before another's complaint; `behind`: the lines after a line."""
+        if (best := self.candidate) is None:
+            return
+        left = unexplained_end.earlier_end(best, self.held)
+        last = unexplained_end.last_error(best, self.held, behind) if left is None else left
+        self.best = self.best if last is None else last
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
         """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, nor a node that Ray did without."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
-        lines = behind(best.line)
+        lines = wrapper_lines.behind_node(behind(best.line))
         if not self._exited and unexplained_end.is_replaced(best, self.held, lines):
             self.best = None
             return

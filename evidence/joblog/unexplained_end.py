@@ -95,8 +95,9 @@ def stall(
         if (held[stalls[-1]].line if stalls else last_line) - held[i].line > _STALL_LINES:
             break
         stalls.append(i)
-    if len(stalls) >= (_STALLS if ended else 1) and only_lists(held[stalls[0]].line):
-        waits = held[stalls[-1]].kind == "slurm_launch_failed"
+    # srun says once that a step waits, and says when it begins.
+    waits = bool(stalls) and held[stalls[-1]].kind == "slurm_launch_failed"
+    if len(stalls) >= (_STALLS if ended and not waits else 1) and only_lists(held[stalls[0]].line):
         return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
     if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
         return None

@@ -106,7 +106,7 @@ def test_a_program_that_states_its_fallback_below_an_exception_went_on(fallback)
 @pytest.mark.parametrize(
     "line",
     ["using python 3.10", "You can fall back to sdpa instead", "will use 8 GPUs", "Exiting: flash attention is disabled",
-     "please install it, running without it is not supported", "use sdpa instead", "using bf16 instead of fp16"],
+     "please install it, running without it is not supported", "use sdpa instead", "Using TensorFlow backend.", "using bf16 instead of fp16"],
 )  # fmt: skip
 def test_other_words_below_an_exception_are_no_fallback(line):
     raised = f"{TRACE}\nModuleNotFoundError: No module named 'flash_attn'"

@@ -35,6 +35,22 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows
         assert line in page
 
 
+def test_a_line_of_the_output_has_its_number_in_place_of_a_time(story: rows.ReportRows) -> None:
+    """What stands behind the end is the time of its reading; the columns keep their places."""
+    read_at = example.at("14:20:59")
+    changed = {
+        "source": "joblog",
+        "kind": "python_exception",
+        "message": "KeyError: 'lr'",
+        "detail": {"line": 7},
+    }
+    found = dataclasses.replace(story.evidence[0], at=read_at, **changed)  # type: ignore[arg-type]
+    page = render(dataclasses.replace(story, evidence=(found, story.evidence[1])))
+    assert "    14:20:32Z  n2  kernel  Xid 79" in page
+    assert "    line 7     n2  joblog  python_exception  gpu3  KeyError: 'lr'" in page
+    assert "14:20:59Z" not in page
+
+
 def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRows) -> None:
     """Its kernel log was not imported and it has no agent: that nothing is recorded of it says nothing."""
     first = min(a.submit_at for a in story.attempts)

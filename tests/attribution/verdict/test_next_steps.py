@@ -103,6 +103,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("too_many_open_files", "OSError: [Errno 24] Too many open files: '/etc/passwd'", "ulimit -n"),
         ("address_in_use", "OSError: [Errno 98] Address already in use", "another port"),
         ("program_error", "java.lang.OutOfMemoryError: Java heap space", "-Xmx"),
+        ("program_error", "FATAL ERROR: CALL_AND_RETRY_LAST Allocation failed - JavaScript heap out of memory", "--max-old-space-size"),
         ("program_error", "run.sh: fork: Resource temporarily unavailable", "ulimit -u"),
         ("nccl_system_error", "RuntimeError: NCCL error: unhandled system error", "NCCL_DEBUG=INFO"),
         ("python_consequence", "BrokenProcessPool: A process in the process pool was terminated abruptly", "MaxRSS"),
@@ -134,7 +135,7 @@ def test_a_signal_that_a_job_may_have_asked_for_is_to_be_handled(make):
     assert "sbatch --signal" not in make.judge(attempt=make.attempt(exit_code=0, exit_signal=11)).next_step
 
 
-@pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (25, "ulimit -f"), (1, "`grep`")])
+@pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (1, "`grep`")])
 def test_an_exit_code_that_shows_what_to_do_gets_that_advice(make, code, step):
     assert step in make.judge(attempt=make.attempt(exit_code=code)).next_step
 
