@@ -64,6 +64,7 @@ OTHER = {
     "another file": (["+ wget -q https://data.example.org/faces.csv", NO_HOST], "FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'"),
     "another directory": (["mkdir: cannot create directory '/lustre/p/out': Permission denied"], "FileNotFoundError: [Errno 2] No such file or directory: '/lustre/q/out/a.pt'"),
     "another port": (["12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting."], "ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 9200)"),
+    "a line end in a request": (["ERROR: bad reply 'HTTP/1.1 400\\r\\n'"], "ValueError: bad header 'a\\r\\n'"),
     "no lack": ([PIP], "ValueError: deep_ep must be a number"),
 }  # fmt: skip
 

@@ -20,7 +20,9 @@ _LINES = 2_000
 """Most lines between the two errors."""
 _NEAR = 10
 """A tool names what it works on within so many lines above its complaint."""
-_CR = r"\r"
+_CR = "line ends"
+_OF_SCRIPT = re.compile(r"\$'[^'\n]{0,300}\\r'|\benv: ['‘][^'’\n]{1,200}\\r['’]")
+_RETURN = re.compile(r"\\r(?!\\n)")
 """How shells and Python print the carriage return at the end of a script's line: the script has the line ends of another system."""
 _PACKAGE = re.compile(
     r"ERROR: (?:Could not find a version that satisfies the requirement|No matching distribution found for) (?P<wanted>[\w.-]{1,80})"
@@ -114,7 +116,7 @@ def _worked_on(recent: Reversible[str]) -> set[str]:
 
 def _brought(text: str, recent: Reversible[str]) -> set[str]:
     """Names of what the command that complains did not bring."""
-    names = {_CR} if _CR in text else set()
+    names = {_CR} if _OF_SCRIPT.search(text) else set()
     if found := _PACKAGE.match(text):
         listed = found["several"].split(",") if found["several"] else [next(filter(None, found.groups()))]
         names |= {_package(name) for name in listed}
@@ -129,7 +131,7 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
 
 def _lacked(message: str) -> set[str]:
     """Names of what `message` reports as missing."""
-    names = {_CR} if _CR in message else set()
+    names = {_CR} if _RETURN.search(message) else set()
     for found in _LACKS_PACKAGE.finditer(message):
         names.add(_package(next(filter(None, found.groups()))))
     if _LACKS_FILE.search(message):
