@@ -94,6 +94,14 @@ ENDS = {
         "run.sh: line 3: jq: command not found\nparallel: This job failed:\n./run.sh 4\nparallel: Starting no more jobs. Waiting for 3 jobs to finish.\npart 5 ok\npart 6 ok\npart 7 ok\n3 done",
         "jq: command not found",
     ),
+    "a job for which GNU parallel stops, without a word of its own": (
+        "parallel: This job failed:\n./run.sh 4\nparallel: Starting no more jobs. Waiting for 3 jobs to finish.\npart 5 ok\npart 6 ok\npart 7 ok\n3 done",
+        "This job failed:",
+    ),
+    "the failed job's complaint below": (
+        "parallel: This job failed:\n./run.sh 4\nawk: cannot open b.tsv (No such file or directory)\nparallel: Starting no more jobs. Waiting for 3 jobs to finish.\npart 5 ok\npart 6 ok\npart 7 ok\n3 done",
+        "b.tsv",
+    ),
     "Git LFS above git's advice": (
         "Error downloading object: a.bin (12ab): Smudge error: batch response: This repository is over its data quota.\n\nerror: external filter 'git-lfs filter-process' failed\nfatal: a.bin: smudge filter lfs failed\nwarning: Clone succeeded, but checkout failed.\nYou can inspect what was checked out with 'git status'\nand retry with 'git restore --source=HEAD :/'",
         "data quota",

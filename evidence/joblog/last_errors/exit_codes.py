@@ -44,6 +44,8 @@ def decides(message: str, held: JobFinding, *, over: bool) -> bool:
 
     `over`: the command of `held` has ended. An error of the program itself stays: what later commands lack follows from it.
     """
+    if _HALTS.match(held.message):
+        return True  # it names only the job that failed; that one's own complaint follows
     tool, before = tool_of(message), tool_of(held.message)
     if not tool or (tool == before and not over):
         return False
