@@ -349,10 +349,10 @@ class CauseCandidates:
                 self.held[self.best] = replace(best, rank=rank)
 
     def take_own_end(self, behind: Callable[[int], list[str]], of_one: Callable[[int, int], bool]) -> None:
-        """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or a task's own exit before another rank's complaint."""
+        """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or an earlier end before another's complaint."""
         if (best := self.candidate) is None:
             return
-        left = precedence.left_before(best, self.held)
+        left = unexplained_end.earlier_end(best, self.held)
         last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
         self.best = self.best if last is None else last
 
@@ -382,11 +382,8 @@ class CauseCandidates:
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            detail = (
-                {**best.detail, "goes_on": True}
-                if unexplained_end.is_endless(best, self.held)
-                else best.detail
-            )
+            endless = {"goes_on": True} if unexplained_end.is_endless(best, self.held) else {}
+            detail = {**best.detail, **endless}
             if raised_as := chain.raised_as(best, self.held):
                 detail = {**detail, "raised_as": raised_as}
             if best.kind != "collective_mismatch":

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
-from probing_cluster.core import digits
+from probing_cluster.core import digits, vocabulary
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import links
 from probing_cluster.evidence.joblog.messages import coordination
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
@@ -228,3 +229,34 @@ def _launcher_end(held: Sequence[JobFinding], end: int) -> int:
         if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
             return i
     return end
+
+
+_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
+"""Errors of a rank that waits for one that has left."""
+
+
+def _left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of a single task's exit before `best`, the complaint of another rank; None without one.
+
+    A task's output reaches the log before srun reports its end. Exit code 1 does not count: it may belong to a Python exception
+    whose text is lost.
+    """
+    if best.rank is None or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE):
+        return None
+    for i, earlier in enumerate(held):
+        if earlier.line >= best.line:
+            return None
+        code = earlier.detail.get("exit_code")
+        left = (
+            isinstance(code, int) and 1 < code < vocabulary.BY_SIGNAL and not earlier.detail.get("survived")
+        )
+        alone = earlier.rank is not None and earlier.detail.get("tasks") == str(earlier.rank)
+        if earlier.kind == "task_exit" and left and alone and earlier.rank != best.rank:
+            return i
+    return None
+
+
+def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index of the earlier end of another process of which `best` is the complaint; None without one."""
+    left = _left_before(best, held)
+    return links.service_before(best, held) if left is None else left

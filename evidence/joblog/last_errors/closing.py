@@ -48,7 +48,7 @@ _STATE_AT_END = re.compile(
 )
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$|Module \S{1,60} failed to run\b"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
@@ -153,7 +153,7 @@ def only_ends(finding: JobFinding) -> bool:
 
 
 _RUNNER = re.compile(
-    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: creating server: |error: command '.{1,200}' failed with|Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
+    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: creating server: |error: command '.{1,200}' failed with|(?:\[ERROR\] )?Error in rule |Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
 )
 
 

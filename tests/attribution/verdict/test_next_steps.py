@@ -176,6 +176,21 @@ def test_what_the_script_could_not_set_up_stands_beside_the_missing_package(make
     assert "environment" not in make.judge(gone, attempt=make.attempt(nodes=("n2",))).next_step
 
 
+@pytest.mark.parametrize(
+    "message",
+    ["CondaError: Run 'conda init' before 'conda activate'", "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."],
+)  # fmt: skip
+def test_conda_that_was_not_set_up_stands_beside_the_missing_package(make, message):
+    """The package is missing in the environment that the script had without it."""
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    gone = line_of(make, "import_error", "ModuleNotFoundError: No module named 'torch'", line=9, **detail)
+    conda = line_of(make, "program_error", message, line=4, role="root", domains=["user_program"])
+    v = make.judge(conda, gone, attempt=make.attempt(nodes=("n2",)))
+    assert message.rstrip(".") in v.next_step
+    own = line_of(make, "program_error", "ValueError: bad input", line=9, **detail)
+    assert "environment" not in make.judge(conda, own, attempt=make.attempt(nodes=("n2",))).next_step
+
+
 def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_function_stands_beside_it(make):
     """A script goes on after a command that its shell did not find: 127 is the code of its last one."""
     typo = "/var/spool/slurmd/job00012/slurm_script: line 9: pyhton3: command not found"
