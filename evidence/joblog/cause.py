@@ -103,8 +103,11 @@ class CauseCandidates:
         if self.settled:
             self.held.append(finding)
             return
-        if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
+        best, begun = self.candidate, self._progress.units.begun > 0
+        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
+        if finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
             self._survived()
+        self._progress.units.failed(finding)
         if finding.role is LineRole.EXIT:
             self._keep_exit()
         self._not_survived(finding)
@@ -122,7 +125,7 @@ class CauseCandidates:
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
             self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
-            self._progress = progress.LogProgress(self.recent)
+            self._progress = progress.LogProgress(self.recent, finding.message)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
             for earlier in self.held[self._judged : -1]:
@@ -272,7 +275,7 @@ class CauseCandidates:
             own = self._progress.of_same_run(record.text)
             if self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS:
                 self._late_steps += 1 if own else _STEPS_OF_GRACE
-            if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
+            if self._progress.resumed(best.kind) or self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
         if not progress.can_be_survived(best):

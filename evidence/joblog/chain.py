@@ -99,10 +99,10 @@ CODE_CHARS = 400
 _INSIDE = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _UNRAISED = re.compile(
     r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in (?:sys\.excepthook|atexit\._run_exitfuncs):$|^\[IPKernelApp\] (?:ERROR|WARNING) \| "
-    r"|\b(?:Task|Future) exception was never retrieved$|^Exception in Tkinter callback$"
+    r"|\b(?:Task|Future) exception was never retrieved$|^Exception in Tkinter callback$|\bdistributed\.\w{1,20} - ERROR - Failed to communicate with scheduler during heartbeat\.$"
 )
-"""Python's heading of an exception that it ignores and that ends nothing."""
-UNRAISED_TRIGGERS = ("Exception ignored", "Logging error", "sys.excepthook", "_run_exitfuncs", "[IPKernelApp]", "was never retrieved", "Exception in Tkinter")  # fmt: skip
+"""The heading of an exception that Python, or Dask between its heartbeats, ignores and that ends nothing."""
+UNRAISED_TRIGGERS = ("Exception ignored", "Logging error", "sys.excepthook", "_run_exitfuncs", "[IPKernelApp]", "was never retrieved", "Exception in Tkinter", "during heartbeat")  # fmt: skip
 _THREAD = re.compile(r"(?:^|\s)Exception in thread \S")
 _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
 """The file of the thread that feeds a queue; it prints its exceptions without a heading."""

@@ -285,7 +285,7 @@ def is_repeated(text: str, before: Reversible[str]) -> bool:
     A shell's trace shows the command that prints the text, or a heading announces another run's lines, each with a mark.
     """
     if (
-        _PIECE.match(text)
+        _PIECE.match(_NAME_TAG.sub("", text, count=1) if _NAME_TAG.match(text) else text)
         or _continues_a_piece(text, before)
         or _answered(text, before)
         or _announced(text, before)

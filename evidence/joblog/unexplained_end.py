@@ -9,7 +9,7 @@ from itertools import pairwise
 from probing_cluster.core import digits, vocabulary
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import links
+from probing_cluster.evidence.joblog.last_errors import closing, links
 from probing_cluster.evidence.joblog.messages import coordination
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
@@ -42,7 +42,25 @@ _RAISED = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
 )
 """An exception that reports a signal, or a launcher that ends with it."""
+_SUMS_UP = re.compile(r"\b[1-9]\d{0,8} (?:(?:of|out of|/) \d{1,9} )?(?:[a-z]{1,20} ){0,2}failed\b")
+"""How many units of work failed, as a harness reports it at its end."""
+_NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
+
+
+def is_of_next(new: JobFinding, best: JobFinding) -> bool:
+    """Whether `new`, an error of a later unit of work, is another one than `best`, which the work went on after.
+
+    Each attempt may end by the same error, but for its numbers. A machine that failed in one unit may fail otherwise in
+    the next, and a unit may lack what the last one should have made: then the first error stays.
+    """
+    if "hardware" in best.domains or _sums_up(new) or not progress.can_be_survived(best):
+        return False
+    if None not in (new.rank, best.rank) and new.rank != best.rank:
+        return False
+    if new.detail.get("exception") in precedence.MISSING or precedence.LACKING.search(new.message):
+        return False
+    return (new.kind, _NUMBER.sub("", new.message)) != (best.kind, _NUMBER.sub("", best.message))
 
 
 def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line: int) -> int | None:
@@ -180,10 +198,17 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
 
 
 def follows(finding: JobFinding, doubted: JobFinding) -> bool:
-    """Whether `finding` may come of `doubted`: an exit without a reason of a failure, a lost peer of a process that a signal ended."""
+    """Whether `finding` may come of `doubted`: an exit or a sum without a reason of a failure, a lost peer of a process that a signal ended."""
     if doubted.role is LineRole.EXIT:
         return finding.role is LineRole.REMOTE
-    return finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE)
+    return _sums_up(finding) or (finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE))
+
+
+def _sums_up(finding: JobFinding) -> bool:
+    """Whether a program or a harness reports its bad end, or how many of its units failed, without a reason."""
+    if finding.kind != "program_error":
+        return False
+    return closing.is_ending(finding.message) or _SUMS_UP.search(finding.message) is not None
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

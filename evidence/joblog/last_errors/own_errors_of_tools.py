@@ -52,7 +52,7 @@ TOOLS = (
     form("cdo    remapbil (Abort): Open failed on x.nc",
          r"cdo {1,8}\w{1,24}(?: \(Abort\))?: .{0,200}(?:failed on|not found|[Uu]nsupported|[Ee]rror)\b",
          "cdo "),
-    form("cat: write error: Broken pipe",
+    form("cat: write error: Bad file descriptor",
          r"\S{1,300}: .{0,120}write error: ",
          "write error"),
     form("run.zsh:3: no matches found: *.dat",

@@ -233,7 +233,7 @@ class TrailingErrors:
         self._complaints.add(found)
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._traced, self._over, self._decided = 0, exit_codes.sums_up(found.message), False
-        self._progress = progress.LogProgress(self._recent)
+        self._progress = progress.LogProgress(self._recent, found.message)
 
     def _hold_task(self, found: JobFinding | None) -> None:
         """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
@@ -336,7 +336,11 @@ class TrailingErrors:
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
-        if self._steps >= _STEPS or over or (word and (well or self._alike > _ALIKE)):
+        if (
+            max(self._steps, self._progress.live) >= _STEPS
+            or over
+            or (word and (well or self._alike > _ALIKE))
+        ):
             self._outlive(self._last.message)
             self._last = None
 
