@@ -48,13 +48,15 @@ _STATE_AT_END = re.compile(
 )
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$|(?!.{0,60}\b(?i:tests?|grep|diff|cmp|expected)\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?:(?:[\w./()-]{1,60}:? ){0,8}?(?i:(?:exit|return)(?:ed)?(?: with)?[ _-]?(?:code|status)(?: is| was| of(?: [\w./-]{1,40})?)?|(?:end|exit|finish)ed (?:at .{10,40} )?with (?:code|status))\s{0,3}[:=]?|(?:rc|RC|ret|retcode|returncode|exitcode) ?[:=])\s{0,3}(?!12[89]\b|1[3-9]\d)[1-9]\d{0,2}\W{0,6}$"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|(?!.{0,60}\b(?i:tests?|grep|diff|cmp|expected)\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?:(?:[\w./()-]{1,60}:? ){0,8}?(?i:(?:exit|return)(?:ed)?(?: with)?[ _-]?(?:code|status)(?: is| was| of(?: [\w./-]{1,40})?)?|(?:end|exit|finish)ed (?:at .{10,40} )?with (?:code|status))\s{0,3}[:=]?|(?:rc|RC|ret|retcode|returncode|exitcode) ?[:=])\s{0,3}(?!12[89]\b|1[3-9]\d)[1-9]\d{0,2}\W{0,6}$"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
-    r"\W{0,6}(?:(?:[Pp]rogram|[Ss]cript|[Nn]ow|I'm) )?(?i:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?\W{0,4}$"
+    r"\W{0,6}(?:(?:(?:program|script|now|i'm) )?(?:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?"
+    r"|(?:the )?(?:run|job|program|execution|simulation|calculation|analysis|script) (?:has (?:been )?|is |was |will be )?(?:halt|stop|terminat)\w{0,4})\W{0,4}$",
+    re.IGNORECASE,
 )
-"""A program that only reports that it leaves: the line above may give the reason."""
+"""A program that only reports that it leaves, as it does after a good run: the line above may give the reason."""
 _WHY_IT_LEAVES = re.compile(
     r"\b(?:(?:is|are|was) not (?:an?|in|the|one of)|not (?:found|valid|supported|a valid)|(?:does|do)(?: not|n't) (?:exist|match|have|contain)|cannot|can't|could(?: not|n't)|unable to|invalid|missing|no such|wrong|unknown|unsupported|must be|required)\b",
     re.IGNORECASE,
@@ -98,7 +100,6 @@ _SILENT = re.compile(
 )
 """Lines after an error that are no sign of work."""
 
-
 _HEAD_CHARS, _BELOW_LINES, _SENTENCE_WORDS = 120, 3, 3
 _ANNOUNCES = re.compile(
     r"\W{0,12}(?:(?i:fatal|exception|abort(?:ed|ing)?)\b|(?i:error)(?:\W|$| (?:in|at|on|from|while|when|during|of type|code|message|occurred|detected|encountered|caught)\b)|.{0,100}\b(?i:error (?:message|occurred|detected|encountered)|(?:fatal|following|unexpected|unhandled|uncaught|runtime|internal) error|exception|aborted|crashed|failed with|failed because)\b)"
@@ -124,7 +125,6 @@ _JUDGED = re.compile(
     r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bkernel: |NVRM|Xid|Root Cause \(|Failures:|NO_OTHER_FAILURES|ChildFailedError|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
 """Forms that other families judge; if they did not take such a line, it is no error."""
-
 
 _CALL_FAILED = re.compile(
     r"^(?!.*\b(?i:warn|ignor|retry|skip|continu)).*\w\(.{0,300}\) ?(?:has )?(?:failed\b.{0,40}\b(?i:error|status|code|rc|errno)|returned (?:an )?(?:error|errno)(?: code)?)\W{1,4}-?[1-9]\d{0,11}\b"
