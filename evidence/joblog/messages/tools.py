@@ -86,7 +86,7 @@ _THREADS = re.compile(
 )
 """Libraries that complain and go on, often not for long."""
 _ASSERTED = re.compile(
-    r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
+    r"(?:[^\s:]{1,200}: ){0,3}(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
     r"|Assertion [`'].{1,300}' failed\.?$|.{0,200}\bINTERNAL ASSERT FAILED at \"?\S{1,300}\"?:\d"
     r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
     r"|\S{1,300}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp):{1,2}\d{1,7}(?:\(\w{1,80}\))?:? The (?:condition|check|assertion|requirement) .{1,300}?(?<!\w)(?:failed|violated|not (?:met|satisfied|fulfilled))\b"
