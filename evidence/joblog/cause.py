@@ -96,7 +96,7 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = gpu_hardware.named(finding)
+        finding = unexplained_end.after_work(gpu_hardware.named(finding), self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -355,7 +355,7 @@ class CauseCandidates:
             self.best = self.best if left is None else left
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, nor a node that Ray did without."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
@@ -364,7 +364,8 @@ class CauseCandidates:
             self.best = None
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
+        outlived = unexplained_end.thread_outlived(best, self.held, lines)
+        if bare or (not self._exited and (outlived or unexplained_end.is_teardown(best, self.held))):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}

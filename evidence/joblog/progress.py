@@ -109,6 +109,15 @@ def is_progress(text: str) -> bool:
     return read_counters(text) is not None
 
 
+_OF_TOTAL = re.compile(r"(?<![\w.-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
+
+
+def is_complete(text: str) -> bool:
+    """Whether the line has counters with a total and all have reached it."""
+    pairs = list(_OF_TOTAL.finditer(_DATE.sub(" ", text[:_MAX_CHARS])))
+    return bool(pairs) and all(int(found["n"]) == int(found["of"]) for found in pairs)
+
+
 _GOES_ON = re.compile(
     r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
@@ -292,12 +301,12 @@ def made_up_for(error: str, text: str) -> bool:
 
 
 _SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|\bDAGScheduler: Job \d{1,9} finished\b|^configure: exit 0$"
 )
 
 
 def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well."""
+    """Whether a launcher (torchrun, DeepSpeed, Ray, Spark) or configure reports that its work ended well."""
     return _SUCCEEDED.search(text) is not None
 
 

@@ -17,10 +17,9 @@ from probing_cluster.evidence.joblog.last_errors import error_line, levels, sent
 from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
-_LINES = 40
+_LINES, _MAX_CHARS = 40, 600
 _FAREWELL_LINES = 8
 """A code's own error stands at most so many lines above its closing message."""
-_MAX_CHARS = 600
 _OTHERS = 3
 """At most so many other lines may follow an error; with more, the program went on."""
 _MEANING = "The output ends with this error; the program does not say more, and no known form fits."
@@ -365,8 +364,9 @@ class Tail:
             if text.rstrip().endswith(":") and _DECIMAL.search(below) and not _is_sentence(below):
                 # The heading of a column of numbers.
                 continue
-            leaves = looked_at == 2 and _LEAVES.match(below) and _WHY_IT_LEAVES.search(text)
-            if _is_error(text, ended=ended or bool(leaves), last=looked_at == 1):
+            leaves = looked_at == 2 and _LEAVES.match(below) is not None
+            why = leaves and _WHY_IT_LEAVES.search(text) is not None
+            if _is_error(text, ended=ended or why, last=leaves or looked_at == 1):
                 found = line, text
                 continue
             if progress.is_progress(text) or _went_well(text):
