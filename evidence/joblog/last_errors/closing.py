@@ -185,7 +185,7 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
         return True
     if sentences.is_harmless(body):
         return False
-    if last and sentences.refuses(body) and not _went_well(body):
+    if last and sentences.refuses(body.lstrip("*-#=>! ")) and not _went_well(body):
         return True
     if levels.is_error(text) and (last or not text.rstrip().endswith(":")):
         return True
