@@ -19,7 +19,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.messages import gpu_hardware
+from probing_cluster.evidence.joblog.messages import gpu_hardware, licences
 
 _STEPS = 3
 """So many further steps show that the program went on."""
@@ -96,7 +96,7 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = unexplained_end.after_work(gpu_hardware.named(finding), self.recent)
+        finding = unexplained_end.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -128,7 +128,8 @@ class CauseCandidates:
             for earlier in self.held[self._judged : -1]:
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
-            self.held[self.best] = grammar.enrich(self.held[self.best], finding)
+            best = licences.with_reason(self.held[self.best], finding)
+            self.held[self.best] = grammar.enrich(best, finding)
 
     def _keep_exit(self) -> None:
         """A launcher reports an exit: it is the best candidate's, even if the script goes on."""
