@@ -232,3 +232,11 @@ def test_a_neutral_end_below_a_refusal_has_it_as_its_reason() -> None:
     """Without one it says only that the run is over."""
     lines = ["reading the mesh", "cell 3 does not have a valid volume", "The program was stopped."]
     assert [(f.line, f.kind) for f in reader.read(lines) if f.first_cause] == [(2, "program_error")]
+
+
+@pytest.mark.parametrize(("code", "cause"), [("0", []), ("3", [2])])
+def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cause: list[int]) -> None:
+    lines = ["reading", "[E::hdr_read] the header is cut", "[10:00:00] the pipeline stopped", "mail sent", "the log is kept", "10:01 mail read", f"exit {code}"]  # fmt: skip
+    assert [f.line for f in reader.read(lines) if f.first_cause] == cause
+    harmless = ["this run does not use a mask", "all fine", f"+ exit {code}"]
+    assert not is_cause(*harmless)

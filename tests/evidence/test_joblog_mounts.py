@@ -17,6 +17,8 @@ def domains(*lines: str) -> tuple[str, ...]:
         ("OSError: [Errno 30] Read-only file system: '/app/cache'", True),
         ("mkdir: cannot create directory '/app/cache': Read-only file system", True),
         ("OSError: [Errno 107] Transport endpoint is not connected: '/m/a'", True),
+        ("OSError: [Errno 30] Read-only file system: '/scratch/u/model.pt'", False),
+        ("tar: /lustre/u/a: Cannot open: Read-only file system", False),
         ("OSError: [Errno 5] Input/output error: '/m/a'", False),
         ("OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/m/a'", False),
     ],

@@ -8,6 +8,10 @@ from dataclasses import replace
 from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, JobFinding
 
 _READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\berrno = 30\b", re.IGNORECASE)
+_FOR_OUTPUT = re.compile(
+    r"(?:^|[\s'\"‘:=])/(?:[a-z]{0,10}scratch|lustre|gpfs|beegfs|ceph\w{0,4}|weka|vast|fsx|panfs|nvme|ssd)\w{0,20}/"
+)
+"""A path on a file system that sites mount for jobs to write to: if it is read-only, an error made it so."""
 _NOT_CONNECTED = re.compile(r"Transport endpoint is not connected|\[Errno 107\]|\berrno = 107\b")
 _MEANINGS = (
     (
@@ -25,6 +29,8 @@ _MEANINGS = (
 
 def named(found: JobFinding) -> JobFinding:
     """`found`, which does not exclude the user if the job may have chosen or made the mount."""
+    if found.kind == "io_error" and _FOR_OUTPUT.search(found.message):
+        return found
     for kind, form, meaning in _MEANINGS:
         if found.kind == kind and form.search(found.message):
             return replace(found, domains=ALL_DOMAINS, meaning=meaning)
