@@ -51,7 +51,7 @@ _ENDING = re.compile(
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
-    r"\W{0,6}(?:(?:(?:program|script|now|i'm) )?(?:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?"
+    r"(?:\W{0,2}[\d:.,/T -]{5,40})?\W{0,6}(?:(?:(?:program|script|now|i'm) )?(?:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?"
     r"|(?:the )?(?:run|job|program|execution|simulation|calculation|analysis|training|pipeline|workflow|script) (?:has (?:been )?|is |was |will be )?(?:halt|stop|terminat)\w{0,4})\W{0,4}$",
     re.IGNORECASE,
 )
