@@ -236,7 +236,7 @@ def test_a_neutral_end_below_a_refusal_has_it_as_its_reason() -> None:
 
 @pytest.mark.parametrize(("code", "cause"), [("0", []), ("3", [2])])
 def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cause: list[int]) -> None:
-    lines = ["reading", "[E::hdr_read] the header is cut", "[10:00:00] the pipeline stopped", "mail sent", "the log is kept", "mail read", f"exit {code}"]  # fmt: skip
+    lines = ["reading", "[E::hdr_read] the header is not valid", "[10:00:00] the pipeline stopped", "mail sent", "the log is kept", "mail read", f"exit {code}"]  # fmt: skip
     assert [f.line for f in reader.read(lines) if f.first_cause] == cause
     harmless = ["this run does not use a mask", "all fine", f"+ exit {code}"]
     assert not is_cause(*harmless)
