@@ -111,6 +111,8 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="gpu_lost", meaning="a GPU no longer answers", gpu=True, needs_reboot=True, lemon=True),
     EventKind(name="gsp", meaning="a GPU's system processor", gpu=True, needs_reboot=True),
     EventKind(name="amdgpu", meaning="a fault the AMD driver reports", needs_reboot=True, lemon=True),
+    EventKind(name="intel_gpu", meaning="a fault Intel's GPU drivers report", needs_reboot=True, lemon=True),
+    EventKind(name="habanalabs", meaning="a fault Habana's driver reports", needs_reboot=True, lemon=True),
     EventKind(name="ecc", meaning="memory errors of a GPU", gpu=True, needs_reboot=True, lemon=True),
     EventKind(
         name="row_remap",

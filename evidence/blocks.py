@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from probing_cluster.evidence import literals
+from probing_cluster.core.sanitize import literals
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16

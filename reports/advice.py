@@ -16,6 +16,8 @@ _OF_OWNER = re.compile(r"(?:Nothing for the job|Submit the job again)[^.]*\.(?:\
 """The owner's sentence in front of the operators' in a next step about a machine (taxonomy.toml)."""
 _LOOK_AT_OUTPUT = "Look at the program's own output"
 """Begins a next step that points to the job's output (taxonomy.toml, `verdict.next_steps`)."""
+_OF_CODE = f"{_LOOK_AT_OUTPUT} first: a script may end with any code. "
+"""Begins the next step of an exit code with a usual meaning, which needs no output."""
 _EMPTY_LOG = (
     "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
     "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
@@ -36,6 +38,10 @@ _PART_FAILED = (
 _PART_MAY_HAVE_FAILED = (
     "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
     "`set -eo pipefail` at the script's top makes such a job FAILED."
+)
+_COMMAND_KILLED = (
+    "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
+    "too little memory is the usual reason (--mem)."
 )
 _MOVED = (
     "Correct its working directory (--chdir, or the directory it was submitted from): "
@@ -65,6 +71,7 @@ def what_now(
         steps.insert(0, _AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
+        failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
@@ -108,7 +115,9 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
     """The verdict's next step as sentences, the owner's first; one that points to an output that is empty or unread is replaced."""
     step, operators = parted(verdict)
     points_to_it = verdict.cause == "user_error" and step.startswith(_LOOK_AT_OUTPUT)
-    if points_to_it and view.has_empty_log:
+    if view.has_empty_log and step.startswith(_OF_CODE):
+        step = f"Its log is empty. {step.removeprefix(_OF_CODE).replace('this one', 'its exit code', 1)}"
+    elif points_to_it and view.has_empty_log:
         hung_up = view.attempt.exit_code == 1 and not view.attempt.exit_signal
         step = f"{_EMPTY_LOG}{_HUNG_UP if hung_up else ''}"
     elif points_to_it and view.unread_files:

@@ -39,6 +39,9 @@ _WENT_WELL = re.compile(
 """All of a number of steps, or words of success: the program got over the error that stands above. `done` and `finished` alone are
 what batch scripts print behind whatever failed."""
 
+_STOPPED = re.compile(r"\S: line \d{1,9}: {1,4}\d{1,10} (?P<how>Killed|Terminated)\b")
+"""The shell's message about a command of the batch script that a signal ended, most often the script's own `kill` of a helper at its end."""
+
 _PARTLY_READ = re.compile(r"\d of \d+ bytes")
 """Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
 
@@ -110,6 +113,8 @@ class AttemptView:
             return f"one of its steps ended with {phrase.status(self._failed_code)}"
         if (behind := self._lines_behind_error) is None:
             return ""
+        if self.was_killed:
+            return "its output reports that SIGKILL ended a command of the script"
         if behind == 0:
             return "its output ends with an error"
         return f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
@@ -137,8 +142,23 @@ class AttemptView:
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether only an error that the job printed more after puts a COMPLETED attempt in doubt: the program may have handled it."""
-        return bool(self.failed_part) and not self._failed_code and bool(self._lines_behind_error)
+        """Whether only a killed command, or an error that the program goes on after, puts a COMPLETED attempt in doubt: it may be as intended."""
+        goes_on = all(e.detail.get("goes_on") for e in self._errors)
+        hedged = goes_on or self.was_killed or bool(self._lines_behind_error)
+        return bool(self.failed_part) and not self._failed_code and hedged
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the only error in the output of a COMPLETED attempt is the SIGKILL of a command, which its script outlived."""
+        return bool(self._errors) and all(_STOPPED.search(e.message) for e in self._errors)
+
+    @property
+    def _errors(self) -> list[records.HealthEvent]:
+        """The errors in its output, without those that it handled and went on after, and helpers that SIGTERM ended: that is how scripts stop them."""
+        went_on = (e for e in self.own_errors if not (e.detail.get("handled") and e.detail.get("behind")))
+        return [
+            e for e in went_on if not ((how := _STOPPED.search(e.message)) and how["how"] == "Terminated")
+        ]
 
     @property
     def _failed_code(self) -> int | None:
@@ -148,7 +168,7 @@ class AttemptView:
     @property
     def _lines_behind_error(self) -> int | None:
         """Lines that the job printed after the last error in its output; None without one, or where the program got over it."""
-        errors = [e for e in self.own_errors if not (e.detail.get("handled") and e.detail.get("behind"))]
+        errors = self._errors
         behind = min((digits.index(e.detail.get("behind")) or 0 for e in errors), default=_NEAR_THE_END + 1)
         # An error after which the job still printed much was often expected: a trial, a retry.
         if behind > _NEAR_THE_END:

@@ -34,6 +34,7 @@ def environment() -> jinja2.Environment:
         ratio=phrase.ratio,
         label=phrase.label,
         device=phrase.device,
+        undated=phrase.undated,
         message=lambda event: phrase.message(event, 2000),
         clean=sanitize.clean,
         hosts=hostlist.compress,
@@ -72,9 +73,9 @@ def _explained(view: attempt_view.AttemptView) -> bool:
 
 
 def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:
-    """The parts of the run's wall time: class, words, seconds, share of the wall."""
+    """The parts of the run's wall time: class, words, seconds, share of the wall; none where they mean nothing (`shows_ettr`)."""
     run = report.run
-    if run is None or run.wall_s <= 0:
+    if run is None or run.wall_s <= 0 or not report.shows_ettr:
         return []
     named = (
         ("productive", "productive", run.productive_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
-from probing_cluster.core import clock, records, sanitize
+from probing_cluster.core import clock, digits, records, sanitize, vocabulary
 
 _NAMES = {"xid": "Xid", "sxid": "SXid"}
 
@@ -82,6 +82,26 @@ def message(event: records.HealthEvent, limit: int = 200) -> str:
         until = f" until {clock_z(event.last_at)}" if event.last_at else ""
         text += f" ({event.count} times{until})"
     return text
+
+
+_DATED = frozenset({vocabulary.LOG_STALL, vocabulary.LOG_PROGRESS, vocabulary.OUTPUT_STALL})
+"""Kinds of findings in a job's output whose time is the output's own."""
+
+
+def undated(event: records.HealthEvent) -> str:
+    """The place of a finding that was read when the job had ended, such as `line 12` of its output; empty for an event with a time of its own.
+
+    Its stored time is that of the job's end.
+    """
+    if event.source == "dump":
+        return "at end"
+    line = digits.index(event.detail.get("line"))
+    return f"line {line}" if event.source == "joblog" and event.kind not in _DATED and line else ""
+
+
+def when(event: records.HealthEvent, *, with_day: bool = False) -> str:
+    """The event's time, or the place of a finding that has none."""
+    return undated(event) or clock_z(event.at, with_day=with_day)
 
 
 def event_words(event: records.HealthEvent) -> str:

@@ -12,13 +12,16 @@ from probing_cluster.core.catalogue import pending_reasons
 from probing_cluster.reports import job_ref, phrase
 
 _NEVER_STARTED = """
-SELECT detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', detail ->> 'account',
+SELECT job_id, detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', detail ->> 'account',
        detail ->> 'reason', at, detail ->> 'end_known', cluster
 FROM probing.health_event
-WHERE job_id = %(base)s AND kind = %(kind)s AND node = '' -- a node's agent can write no event of no node
+WHERE {of_job} AND kind = %(kind)s AND node = '' -- a node's agent can write no event of no node
 ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
 LIMIT 1000
 """
+_BY_NUMBER = _NEVER_STARTED.format(of_job="job_id = %(base)s")
+_BY_RAW_ID = _NEVER_STARTED.format(of_job="detail -> 'raw_id' = to_jsonb(%(base)s::bigint)")
+"""Of a task or component, which is stored under its array's or leader's number. No index knows the raw id: the second question."""
 _DEPENDENCY = "Dependency"
 _INVALID_DEPENDENCY = (
     "a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it: "
@@ -77,31 +80,33 @@ def never_started(
     With `is_whole` a plain number is also an array's, which is answered by some of its tasks.
     """
     given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
-    for written, state, by, user, account, reason, at, end_known, its_cluster in connection.execute(
-        _NEVER_STARTED, given
-    ).fetchall():
-        if not covers(written, ref, is_whole=is_whole):
-            continue
-        by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
-        unnamed = "accounting does not say by whom" if state == "CANCELLED" and not by else ""
-        ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
-        known = pending_reasons.of(reason or "")
-        meaning = f": {known.why_past}" if known is not None else ""
-        if unnamed and (reason or "").startswith(_DEPENDENCY):
-            job = {"cluster": its_cluster, "job_id": ref.base, "user": user, "account": account, "at": at}
-            predecessors = _predecessors(connection, job) or _NO_PREDECESSOR.format(job=ref)
-            meaning, unnamed = f": {_INVALID_DEPENDENCY.format(predecessors=predecessors)}", ""
-        why = f"Slurm's reason: {reason}{meaning}" if reason else ""
-        when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
-        waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"
-        return NeverStarted(
-            job=written if ref.plain and is_whole else str(ref),
-            how=f"it {ended}{by_words}{when}{waited}",
-            why="; ".join(text for text in (why, unnamed) if text),
-            user=user or "",
-            account=account or "",
-        )
-    return None
+    found = connection.execute(_BY_NUMBER, given).fetchall()
+    found = [row for row in found if covers(row[1], ref, is_whole=is_whole)]
+    by_raw_id = not found and ref.plain and ref.until is None
+    if by_raw_id:
+        found = connection.execute(_BY_RAW_ID, given).fetchall()
+    if not found:
+        return None
+    number, written, state, by, user, account, reason, at, end_known, its_cluster = found[0]
+    by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
+    unnamed = "accounting does not say by whom" if state == "CANCELLED" and not by else ""
+    ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
+    known = pending_reasons.of(reason or "")
+    meaning = f": {known.why_past}" if known is not None else ""
+    if unnamed and (reason or "").startswith(_DEPENDENCY):
+        job = {"cluster": its_cluster, "job_id": number, "user": user, "account": account, "at": at}
+        predecessors = _predecessors(connection, job) or _NO_PREDECESSOR.format(job=ref)
+        meaning, unnamed = f": {_INVALID_DEPENDENCY.format(predecessors=predecessors)}", ""
+    why = f"Slurm's reason: {reason}{meaning}" if reason else ""
+    when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
+    waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"
+    return NeverStarted(
+        job=written if by_raw_id or (ref.plain and is_whole) else str(ref),
+        how=f"it {ended}{by_words}{when}{waited}",
+        why="; ".join(text for text in (why, unnamed) if text),
+        user=user or "",
+        account=account or "",
+    )
 
 
 def _predecessors(connection: Connection, job: Mapping[str, Any]) -> str:

@@ -325,12 +325,11 @@ def _evidence(
     `left_out`: how many more there were than `events`.
     """
     shown = model.strongest(events, order, _MOST_EVIDENCE) if order else events[:_MOST_EVIDENCE]
-    nodes = max((len(e.node) for e in shown), default=0)
-    sources = max((len(e.source) for e in shown), default=0)
-    for event in shown:
-        words = phrase.event_words(event)
-        lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node:<{nodes}}  {event.source:<{sources}}  "
-        yield from _wrap(words, width, lead, " " * min(len(lead), width // 2))
+    rows = [(phrase.when(e, with_day=days), e.node, e.source) for e in shown]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for event, row in zip(shown, rows, strict=True):
+        lead = f"    {'  '.join(f'{cell:<{n}}' for cell, n in zip(row, widths, strict=True))}  "
+        yield from _wrap(phrase.event_words(event), width, lead, " " * min(len(lead), width // 2))
     if more := len(events) + left_out - len(shown):
         yield f"    and {more} more (--json lists {f'the {len(events)} worst' if left_out else 'all'})"
 

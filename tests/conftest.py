@@ -28,7 +28,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from probing_cluster.db import migrate
 from probing_cluster.db import store as store_module
-from probing_cluster.db.server import embedded
+from probing_cluster.db.server import embedded, server_files
 from probing_cluster.sandbox.machine import daemons, layout, processes, scratch
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -58,8 +58,11 @@ _TOGETHER = ("tests/healthchecks", "tests/slurm_plugins")
 """Folders that one worker runs: they share a cluster, or a last test that looks at all the others."""
 
 _TEMPLATE = "probing_template"
+_BUFFERS_MIB = 128
 _SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
-_NAMES = (f"probing_test_{n}" for n in itertools.count())
+_NAMES = itertools.cycle(f"probing_test_{n}" for n in range(6))
+"""Of databases. The driver of Arrow reads all types of a database that it does not know, and knows the last eight by their URLs.
+Not one name alone: what a test left running must not come upon the next one's database."""
 
 
 class FolderScheduling(LoadScopeScheduling):
@@ -107,11 +110,45 @@ def postgres_directory() -> Iterator[Path]:
     # Not under pytest's own directory: its parents are closed to the account the server runs as. In memory a database,
     # made anew for each test, costs half the processor time and no wait for a disk.
     with scratch.directory("probing-pg-") as directory:
-        embedded.ensure(directory)
+        with pytest.MonkeyPatch.context() as patch:
+            # Postgres looks through all its buffers for each database that is made or dropped.
+            patch.setattr(server_files, "shared_buffers_mib", lambda: _BUFFERS_MIB)
+            embedded.ensure(directory)
         try:
             yield directory
         finally:
             embedded.stop(directory)
+
+
+class Administrator:
+    """Runs statements on the session's server, all by one connection: a new one costs as much as copying a database."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def execute(self, statement: str) -> None:
+        """Runs it, on a new connection (and a started server) where a test took the old one away."""
+        if self._connection is not None:
+            with contextlib.suppress(psycopg.OperationalError):
+                self._connection.execute(statement)
+                return
+            self.close()
+        self._connection = psycopg.connect(embedded.ensure(self._directory), autocommit=True)
+        self._connection.execute(statement)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@pytest.fixture(scope="session")
+def administrator(postgres_directory: Path) -> Iterator[Administrator]:
+    """The session's server, for its owner."""
+    with contextlib.closing(Administrator(postgres_directory)) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -124,17 +161,16 @@ def postgres_template(postgres_directory: Path) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
+def postgres_url(
+    postgres_directory: Path, postgres_template: str, administrator: Administrator
+) -> Iterator[str]:
     """The URL of an empty database with our schema, as its owner; dropped afterwards."""
     name = next(_NAMES)
-    with psycopg.connect(embedded.ensure(postgres_directory), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template} STRATEGY FILE_COPY")
+    administrator.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    administrator.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template} STRATEGY FILE_COPY")
     yield embedded.url(postgres_directory, database=name)
-    with (
-        contextlib.suppress(psycopg.OperationalError),
-        psycopg.connect(embedded.ensure(postgres_directory), autocommit=True) as connection,
-    ):
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with contextlib.suppress(psycopg.OperationalError):
+        administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

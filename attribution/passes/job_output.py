@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.attribution.verdict.rules import user_error
+from probing_cluster.attribution.verdict import next_steps
+from probing_cluster.attribution.verdict.rules.user_error import bare_exit
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.db import store
@@ -17,6 +19,14 @@ _READ = (Path(__file__).parent / "sql" / "case_outputs.sql").read_text("utf-8")
 _EXIT = "task_exit"
 """The kind of srun's line on how a task ended, which gives no reason."""
 _LINE_CHARS = 240
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_SENTENCE_WORDS = 3
+"""A line of fewer words (`done`, `exiting`) states nothing."""
+_OF_WORK = re.compile(
+    r"\+|.*(?:\b(?:epoch|step|iter(?:ation)?|batch|loss)\W{0,3}\d|\d ?%|\bit/s\b|\b(?:done|finished|completed|success(?:ful(?:ly)?)?|succeeded|saved)\b|(?:\.\.\.|…)$)",
+    re.IGNORECASE,
+)
+"""A row of progress, an act that began or ended well, a command that `set -x` prints: none says why the program failed."""
 
 
 def complete(
@@ -47,7 +57,7 @@ def complete(
 
 def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.HealthEvent]) -> bool:
     """Whether it rests on how the program ended alone."""
-    return verdict.cause == user_error.CAUSE and all(
+    return verdict.cause in (bare_exit.CAUSE, bare_exit.KILLED) and all(
         i in events and events[i].kind == _EXIT for i in verdict.evidence
     )
 
@@ -55,11 +65,22 @@ def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.Hea
 def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     last = _last_line(row["logs"]) if isinstance(row["logs"], list) else ""
     quoted = f"{vocabulary.LAST_LINE}{last}" if last and last not in verdict.summary else ""
+    step = next_steps.behind_statement(verdict) if quoted and _is_statement(last) else verdict.next_step
     # A copy of a judged verdict needs no second check.
     return records.of_checked(
         records.Verdict,
-        {**vars(verdict), "log_read": row["is_read"], "summary": f"{verdict.summary}{quoted}"},
+        {
+            **vars(verdict),
+            "log_read": row["is_read"],
+            "summary": f"{verdict.summary}{quoted}",
+            "next_step": step,
+        },
     )
+
+
+def _is_statement(line: str) -> bool:
+    """Whether the line may say why the program failed."""
+    return _OF_WORK.match(line) is None and len(_WORD.findall(line)) >= _SENTENCE_WORDS
 
 
 def _last_line(logs: list[Any]) -> str:

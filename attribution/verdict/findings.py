@@ -74,12 +74,21 @@ class FindingSignature:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Advice:
+    """What the owner does about an error of which the words match."""
+
+    pattern: re.Pattern[str]
+    step: str
+    limit: str
+    """The limit on memory that is the runtime's own and was reached; empty for other errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Table:
     kinds: Mapping[str, FindingSignature]
     by_role: Mapping[str, FindingSignature]
     fallback: FindingSignature
-    advice: tuple[tuple[re.Pattern[str], str], ...]
-    """Patterns of words, each with what the owner does about them."""
+    advice: tuple[_Advice, ...]
 
 
 @functools.cache
@@ -93,7 +102,10 @@ def _load() -> _Table:
                 raise errors.MalformedInput(f"{_FILE.name} says twice what {kind} means")
             table[kind] = signature
     by_role = {role: _signature(row, frozenset()) for role, row in raw["by_role"].items()}
-    advice = tuple((re.compile(row["pattern"]), str(row["step"])) for row in raw["advice"])
+    advice = tuple(
+        _Advice(pattern=re.compile(row["pattern"]), step=row["step"], limit=row.get("limit", ""))
+        for row in raw["advice"]
+    )
     fallback = _signature(raw["fallback"], frozenset())
     return _Table(kinds=table, by_role=by_role, fallback=fallback, advice=advice)
 
@@ -218,7 +230,12 @@ def names_the_network(event: records.HealthEvent) -> bool:
 
 def advice(words: str) -> str:
     """What the owner does about an error of which the words show it; empty for all others."""
-    return next((step for pattern, step in _load().advice if pattern.search(words)), "")
+    return next((row.step for row in _load().advice if row.pattern.search(words)), "")
+
+
+def own_limit(words: str) -> str:
+    """The limit of a runtime's own on its memory that the words show as reached (Java's heap); empty for other errors."""
+    return next((row.limit for row in _load().advice if row.limit and row.pattern.search(words)), "")
 
 
 def named(kind: str) -> FindingSignature:

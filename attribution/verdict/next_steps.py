@@ -8,6 +8,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    onset,
     phrases,
     rank_claims,
     recovery,
@@ -23,13 +24,15 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("another_limit", ("time_limit",), lambda view, _: view.within_limit),
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
     ("requeued_unwatched", ("requeued_by_user",), lambda view, _: not view.fully_watched),
+    ("limit_after_waiting_step", ("time_limit",), lambda view, _: _step_waited(view, held=True)),
+    ("limit_after_unbegun_step", ("time_limit",), lambda view, _: _step_waited(view, held=False)),
     ("limit_after_hang", ("time_limit",), lambda view, _: view.stalled_at is not None),
     (
         "limit_after_error",
         ("time_limit",),
         lambda view, _: recovery.last_error(view) is not None,
     ),
-    ("limit_at_question", ("time_limit",), lambda view, _: wording.asks(view.output_stall)),
+    ("limit_at_question", ("time_limit",), lambda view, _: onset.asks(view.output_stall)),
     ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
     ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
@@ -47,24 +50,49 @@ def _by_user(view: evidence_view.EvidenceView) -> bool:
     return view.attempt.cancelled_by == view.attempt.user
 
 
+def _step_waited(view: evidence_view.EvidenceView, *, held: bool) -> bool:
+    """Whether a step waited to begin until the end; `held`: for other steps of the job, or for another reason."""
+    error = recovery.last_error(view)
+    if error is None or not onset.is_waiting_step(error):
+        return False
+    return phrases.waited_for_steps(error.message) is held
+
+
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """What to do now, in sentences; of a missing package also what the script could not set up before it."""
-    return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}"
+    """What to do now, in sentences; of a missing package or command also what the script could not set up before it, and what it outlived."""
+    return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}{_outlived(view, ranking.winner)}"
 
 
 def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
-    """Names the commands that the script's shell did not find before a package was missing; empty for none or another error."""
-    if winner.cause != "user_error" or not any(e.kind == "import_error" for e in winner.evidence):
+    """Names the commands that the script's shell did not find before a package or another command was missing; empty for none or another error."""
+    if winner.cause != "user_error":
         return ""
-    found = [f.event for f in (*view.findings, *view.further_errors) if f.event.kind == _NOT_FOUND]
-    missing = [e.message for e in sorted(found, key=lambda e: digits.index(e.detail.get("line")) or 0)]
+    missing = [str(e.detail[_LACKED]) for e in winner.evidence if e.detail.get(_LACKED)]
+    if any(e.kind == "import_error" for e in winner.evidence):
+        found = [f.event for f in (*view.findings, *view.further_errors) if f.event.kind == _NOT_FOUND]
+        missing += [e.message for e in sorted(found, key=lambda e: digits.index(e.detail.get("line")) or 0)]
     names = dict.fromkeys(": ".join(phrases.clean(m).rsplit(": ", 2)[-2:]) for m in missing)
     if not names:
         return ""
     return f" The script did not set up its environment before it ({'; '.join(list(names)[:2])}): begin it with `#!/bin/bash -l`, or source what defines that."
 
 
-_NOT_FOUND = "command_not_found"
+def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+    """Names the command of the script that a signal ended before the script's work began; empty for none, or where the program is not at fault."""
+    if winner.cause != "user_error":
+        return ""
+    ended = (e for e in view.case.events if findings.is_finding(e) and e.kind in _BY_SIGNAL)
+    first = next((e.message for e in ended if e.detail.get("survived") is True), "")
+    return (
+        f" Earlier a signal ended a command of its script, which went on: {phrases.clean(first)}."
+        if first
+        else ""
+    )
+
+
+_BY_SIGNAL = frozenset({"oom_kill_suspected", "process_terminated"})
+_NOT_FOUND, _LACKED = "command_not_found", "lacked_before"
+"""The kind of a command that was not found; the field with the script's earlier complaint of such a command, `module` or `ml`."""
 
 
 def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -119,10 +147,21 @@ def _of_its_log(winner: claims.Claim) -> str:
 
 
 _OUTPUT_FIRST = "Look at the program's own output first: a script may end with any code. If this one has its usual meaning, "
+_OWN_OUTPUT = "Look at the program's own output."
 _LAST_COMMAND = (
-    "Look at the program's own output. If it shows no error, look at the script's last command, which sets the exit code: "
+    f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "
     "`grep`, `diff`, `cmp` and `[ … ] && …` end with 1 when they find nothing. `set -x` in the script shows it."
 )
+
+
+def behind_statement(verdict: records.Verdict) -> str:
+    """The next step of a verdict from the exit alone, where the program's own last words come first: they may give the reason."""
+    step = verdict.next_step
+    if step == _LAST_COMMAND:
+        return _OWN_OUTPUT
+    if verdict.cause != "rank_killed":
+        return step
+    return f"Look at the program's own output first: its last line may give the reason. Otherwise {step[:1].lower()}{step[1:]}"
 
 
 def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
@@ -136,7 +175,11 @@ def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
         message = phrases.clean(next((m for m in (*own, *beside) if findings.advice(m)), ""))
         if message:
             return f"{step}. Its log says: {message}."
-        return f"{step}." if view.signal else f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}."
+        return (
+            f"{step}."
+            if view.signal or winner.cause == "rank_killed"
+            else f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}."
+        )
     bare = winner.by_elimination and not winner.evidence and not beside
     return _LAST_COMMAND if bare and view.attempt.exit_code == 1 and not view.signal else ""
 

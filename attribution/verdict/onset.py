@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -125,14 +126,19 @@ def last_error(job_side: Iterable[records.HealthEvent]) -> records.HealthEvent |
         line, behind = digits.index(detail.get("line")), digits.index(detail.get("behind"))
         if error.source != "joblog" or detail.get("first_cause") is not True:
             continue
-        if error.kind == "slurm_launch_failed" and detail.get("role") == "symptom":
-            return error  # a step that waited until the end
+        if is_waiting_step(error):
+            return error
         if detail.get("role") != "root" or findings.find(error).role is not findings.FindingRole.OWN:
             continue
         went_on = detail.get("survived") or detail.get("handled") or (behind or 0) > _NEAR_THE_END
         if not went_on and not any(n < (line or 0) for n in ends):
             return error
     return None
+
+
+def is_waiting_step(error: records.HealthEvent) -> bool:
+    """True for srun's line about a step that waited to begin until the job's end."""
+    return error.kind == "slurm_launch_failed" and error.detail.get("role") == "symptom"
 
 
 def _latest(
@@ -171,3 +177,16 @@ def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.Health
         found += [e.at for e in last]
     inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]
     return max(inside, default=None)
+
+
+_QUESTION = re.compile(
+    r"[\[(]\s?(?:y(?:es)?\s?[/|]\s?no?|no?\s?[/|]\s?y(?:es)?)\s?[\])]\W{0,3}$|\b(?:password|passphrase)\b[^:]{0,60}:\s{0,3}$|\bpress (?:enter|return|any key)\b",
+    re.IGNORECASE,
+)
+"""`Overwrite existing checkpoint? [y/N]`, `Password for alice:`."""
+
+
+def asks(stall: records.HealthEvent | None) -> bool:
+    """True if the last line of an output that stood still is a question for an answer at a terminal."""
+    line = stall.detail.get("last_line") if stall is not None else None
+    return isinstance(line, str) and _QUESTION.search(line) is not None

@@ -118,41 +118,35 @@ def signal(number: int) -> str:
     return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
 
 
-_CRASHES = frozenset({6, 7, 9, 11, 15})
-"""Signals that often end programs and are rare as exit codes."""
+_UNREPORTED = frozenset({2, 10, 12, 13})
+"""Signals that end a script's command without a word of the shell's: SIGINT, SIGUSR1, SIGUSR2, SIGPIPE."""
+_REPORTED = frozenset({4, 6, 7, 8, 9, 11, 15, 24, 25})
+"""Signals that often end programs; of those the shell and srun print a line."""
 _MEANINGS = {
-    2: "of many tools: a wrong argument; or 130, SIGINT: interrupted, as by Ctrl-C",
-    4: "or 132, SIGILL: an instruction that the processor does not have",
-    8: "or 136, SIGFPE: an arithmetic error",
-    10: "or 138, SIGUSR1",
-    13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
-    24: "or 152, SIGXCPU: more processor time than ulimit -t allows",
-    25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
     120: "of Python: its standard output could not be written at its end, as into a closed pipe",
     123: "of xargs: a command that it ran failed",
     vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
     126: "of the shell: a command is not executable",
 }
-"""Usual meanings of exit codes; for a script's 128 + N Slurm may record N."""
+"""Usual meanings of exit codes."""
 
 
 _NOT_FOUND = 127
 
 
 def exit_code(code: int, *, command_missing: bool = False, log_was_read: bool = False) -> str:
-    """`13 (or 141, SIGPIPE …)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
+    """`13 (or 141, SIGPIPE)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
 
-    Of 127 the likelier meaning comes first: a shell that finds no command prints that into the log (`command_missing`).
+    A log that was read and reports no such signal excludes most of them. Of 127 the likelier meaning comes first: a shell that finds no command prints that into the log (`command_missing`).
     """
     if code == _NOT_FOUND:
         missing, other = "of the shell: a command was not found", "255, as of ssh and exit -1"
         if log_was_read and not command_missing:
             return f"{code} (or {other}; its log names no missing command)"
         return f"{code} ({missing})" if command_missing else f"{code} ({missing}; or {other})"
-    if code in _CRASHES:
-        number = vocabulary.BY_SIGNAL + code
-        return f"{code} (Slurm records the same of a script that ends with {number}, signal {signal(code)})"
-    return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
+    if code in _UNREPORTED or (code in _REPORTED and not log_was_read):
+        return f"{code} (or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name})"
+    return f"{code} ({_MEANINGS[code]})" if code in _MEANINGS else f"{code}"
 
 
 def before_a_repair(step: str) -> str:
@@ -171,6 +165,23 @@ _SHELL = re.compile(
 _SCRIPT = re.compile(r"(?:/[^\s/:]{1,255}){1,16}/(?=slurm_script: line \d)", re.ASCII)
 """The directory of Slurm's own copy of a batch script, which means nothing to its owner."""
 _MOST_OF_A_COMMAND = 60
+
+
+_HELD_BY_STEPS = re.compile(
+    r"\bretrying(?: \((?:Requested nodes are busy|Memory required by task is not available)\))?$"
+)
+"""Slurm's reasons for which a step waits for an earlier step of its job; old releases name none."""
+
+
+def waited_for_steps(line: str) -> bool:
+    """Whether srun's line about a step that waits gives a reason that lies in the job's own steps."""
+    return _HELD_BY_STEPS.search(line) is not None
+
+
+def step_that_waited(line: str) -> str:
+    """The clause about a step that waited until the job's end; `line` is srun's about it."""
+    held = " for what other steps of the job held" if waited_for_steps(line) else ""
+    return f"one of its steps never began: srun waited until then{held}; its log says: {clean(line)}"
 
 
 _LOGGER = re.compile(r"^[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{3,6} \d{1,10} \S{1,200}:\d{1,6}\] (?=\S)", re.ASCII)

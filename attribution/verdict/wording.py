@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
@@ -200,14 +199,17 @@ def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     return phrases.sentence(felt + " and ".join(parts))
 
 
+_CHAINED = {"raised_as": "which it raised on as", "caused_by": "caused by"}
+
+
 def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
-        raised_as = str(first.detail.get("raised_as") or "")
-        passed_on = f", which it raised on as {phrases.clean(raised_as)}" if raised_as else ""
-        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}{passed_on}")
+        chained = ((words, str(first.detail.get(name) or "")) for name, words in _CHAINED.items())
+        others = "".join(f", {words} {phrases.clean(message)}" for words, message in chained if message)
+        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}{others}")
     # The quoted line keeps its own end, and what is before it too.
     words, quoted, line = winner.words.partition("; its log says: ")
     return phrases.sentence(f"The program {phrases.clean(words)}{quoted}{phrases.clean(line)}")
@@ -263,7 +265,7 @@ def _silent(view: evidence_view.EvidenceView) -> str:
     silence_s = (view.end_at - onset.stalled_since(stall)).total_seconds()
     text = f"; nothing was written to its output for the last {phrases.duration(silence_s)} of {phrases.duration(view.ran_s)}"
     gap_s, n_writes = digits.number(stall.detail.get("gap_s")), digits.index(stall.detail.get("n_writes"))
-    if asks(stall):
+    if onset.asks(stall):
         return f"{text}, which ends in a question: {phrases.clean(str(stall.detail.get('last_line')))}"
     if gap_s is not None and (n_writes or 0) >= _REGULAR:
         return (
@@ -272,19 +274,8 @@ def _silent(view: evidence_view.EvidenceView) -> str:
     return text
 
 
-def asks(stall: records.HealthEvent | None) -> bool:
-    """True if the last line of an output that stood still is a question for an answer at a terminal."""
-    line = stall.detail.get("last_line") if stall is not None else None
-    return isinstance(line, str) and _QUESTION.search(line) is not None
-
-
 _REGULAR = 3
 """With fewer looks that found it grown, the gaps before say little."""
-_QUESTION = re.compile(
-    r"[\[(]\s?(?:y(?:es)?\s?[/|]\s?no?|no?\s?[/|]\s?y(?:es)?)\s?[\])]\W{0,3}$|\b(?:password|passphrase)\b[^:]{0,60}:\s{0,3}$|\bpress (?:enter|return|any key)\b",
-    re.IGNORECASE,
-)
-"""`Overwrite existing checkpoint? [y/N]`, `Password for alice:`."""
 
 
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:
@@ -309,9 +300,18 @@ def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking)
         what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
     else:
         what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
+    parts = (_lost_gpu(view), _stalled(view), _log_stalled(view), _output_ends(view))
+    return phrases.sentence(f"{what}{''.join(parts)}")
+
+
+def _output_ends(view: evidence_view.EvidenceView) -> str:
+    """Names the error that its output ends with, or the step that waited until the end."""
     error = recovery.last_error(view)
-    ends = f"; its output ends with an error: {phrases.clean(error.message)}" if error is not None else ""
-    return phrases.sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stalled(view)}{ends}")
+    if error is None:
+        return ""
+    if onset.is_waiting_step(error):
+        return f"; {phrases.step_that_waited(error.message)}"
+    return f"; its output ends with an error: {phrases.clean(error.message)}"
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:

@@ -94,10 +94,15 @@ def _files(patterns: str) -> Iterator[Path]:
             yield path
 
 
+def closed_to_users(path: Path) -> Path | None:
+    """The first directory on the way to `path` that other accounts may not enter; None if they reach it."""
+    return next((p for p in parts(path)[1:] if p.is_dir() and not p.stat().st_mode & stat.S_IXOTH), None)
+
+
 def users_python(python: Path | None = None) -> Iterator[doctor.DoctorFinding]:
     """The Python that our commands are started with: users' commands and job steps start it, too."""
     place = python or Path(sys.executable)
-    shut = next((p for p in parts(place)[1:] if p.is_dir() and not p.stat().st_mode & stat.S_IXOTH), None)
+    shut = closed_to_users(place)
     if shut is None:
         yield doctor.ok("users_python", str(place.resolve()))
         return

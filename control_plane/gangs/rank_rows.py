@@ -99,9 +99,10 @@ _JSON = tuple(f.name for f in dataclasses.fields(RankNow) if f.name != "job_id")
 
 def from_json(job_id: int, plain: Mapping[str, Any]) -> RankNow:
     """The row that `to_json` made."""
-    values = {f.name: plain[f.name] for f in dataclasses.fields(RankNow) if f.name in plain}
-    window = values.pop("window", None)
-    return RankNow(job_id=job_id, window=slow.PaceWindow(**window) if window else None, **values)
+    values = records.known_fields(RankNow, plain) | {"job_id": job_id}
+    if window := values.get("window"):
+        values["window"] = slow.PaceWindow(**records.known_fields(slow.PaceWindow, window))
+    return RankNow(**values)
 
 
 def _row(node: str, key: str, entry: object, beat_age_s: float) -> RankNow | None:

@@ -88,7 +88,7 @@ def message(mailed: MailedVerdict) -> queue.QueuedMessage:
 
 def from_message(kept: queue.QueuedMessage) -> MailedVerdict:
     """The mailed verdict that was kept; fields of a later release are ignored."""
-    fields = handover.known_fields(MailedVerdict, json.loads(kept.body))
+    fields = records.known_fields(MailedVerdict, json.loads(kept.body))
     return MailedVerdict(**fields | {"owed": handover.from_row(fields["owed"])})
 
 

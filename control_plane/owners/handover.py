@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.core import digits, errors, settings
+from probing_cluster.core import digits, errors, records, settings
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.sending import headers
 
-LOG = logging.getLogger("probing.owners")
 KIND = "owed"
 MOST_CHARS = 1000
 _REQUEUED = "Requeued"
+_ARRAY_SUMMARY = "Slurm Array Summary Job_id="
+"""How Slurm's subject begins for a whole array; behind it stands the job's name, which may hold any words."""
 _ARRAY_TASK = re.compile(r"Slurm Array Task Job_id=(\d{1,10}_\d{1,10}) \((\d{1,10})\) ", re.ASCII)
 """How Slurm's subject begins for one task of an array: as squeue names it, and its raw id."""
 
@@ -105,23 +104,8 @@ def as_row(owed: OwedMail) -> dict[str, Any]:
 
 def from_row(row: Mapping[str, Any]) -> OwedMail:
     """The owed mail of a row; fields of a later release are ignored."""
-    fields = known_fields(OwedMail, row)
+    fields = records.known_fields(OwedMail, row)
     return OwedMail(**fields | {"at": datetime.fromisoformat(fields["at"])})
-
-
-def known_fields(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a row of which the dataclass `kind` has a field; the log names the others once."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    if unknown := row.keys() - names:
-        _log_unknown(kind.__name__, ", ".join(sorted(unknown)))
-    return {name: row[name] for name in names & row.keys()}
-
-
-@functools.lru_cache(maxsize=64)  # the file is read every other second
-def _log_unknown(record: str, names: str) -> None:
-    LOG.info(
-        "fields of another release are ignored", extra={"fields": {"record": record, "names": names[:200]}}
-    )
 
 
 def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:
@@ -135,7 +119,7 @@ def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:
         raise errors.UsageError("the mail names no job, or its subject is too long")
     if environment.get("SLURM_CLUSTER_NAME", cluster) != cluster:
         raise errors.UsageError("the mail is of another cluster")
-    array = array_id is not None and "Array Summary" in subject
+    array = array_id is not None and subject.startswith(_ARRAY_SUMMARY)
     return OwedMail(
         job_id=array_id if array and array_id is not None else job_id,
         restart_count=_number(environment.get("SLURM_JOB_RESTART_COUNT")) or 0,

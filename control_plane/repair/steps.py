@@ -48,6 +48,8 @@ TABLE: tuple[Cause, ...] = (
                 "retired_pages",
                 "nvlink",
                 "amdgpu",
+                "intel_gpu",
+                "habanalabs",
                 "gpu_test",
                 "gpu_count",
                 "gpu_ecc",

@@ -21,10 +21,24 @@ _OF_SLURM = re.compile(r"(?:\d{1,6}: )?(?:slurmstepd(?:-[\w.-]{1,253})?|srun|slu
 _A_WORD = re.compile(r"[^\W\d_]{2}")
 
 
+_END_OF_NODE = re.compile(r"Node\.js v\d{1,3}\.\d{1,3}\.\d{1,3}\S{0,40}\s*$")
+_CARET = re.compile(r"\s{0,4000}\^{1,4000}\s*$")
+
+
 def last_of_program(lines: Sequence[str]) -> str:
-    """The last line with a word in it that none of Slurm's own programs wrote; empty without one."""
-    own = (line for line in reversed(lines) if not is_closing(line) and not _OF_SLURM.match(line))
-    return next((line.strip() for line in own if _A_WORD.search(line)), "")
+    """The last line with a word in it that none of Slurm's own programs wrote; empty without one.
+
+    Node.js ends its report of an uncaught error with frames, fields and its version: the line below the caret names the error.
+    """
+    own = [line for line in lines if not is_closing(line) and not _OF_SLURM.match(line)]
+    last = next((i for i in reversed(range(len(own))) if _A_WORD.search(own[i])), None)
+    if last is None:
+        return ""
+    if _END_OF_NODE.match(own[last]):
+        caret = next((i for i in reversed(range(last)) if _CARET.match(own[i])), -1)
+        below = range(caret + 1, last) if caret >= 0 else reversed(range(last))
+        last = next((i for i in below if _A_WORD.search(own[i])), last)
+    return own[last].strip()
 
 
 def last_lines(lines: Sequence[str], most: int, own: int) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from probing_cluster.core.records.of_nodes import (
     OperatorNote,
     RepairIncident,
 )
+from probing_cluster.core.records.other_release import known_fields
 
 __all__ = [
     "ADAPTER_CODES",
@@ -65,6 +66,7 @@ __all__ = [
     "Verdict",
     "doc",
     "json_fields",
+    "known_fields",
     "make_event_id",
     "of_checked",
     "record",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 
 from probing_cluster.core import digits
+from probing_cluster.core.sanitize import literals, secret_forms, secrets_in_prose
 
 MASK = "***"
 
@@ -59,18 +60,24 @@ _OPTION_P = re.compile(
     r"(?!\d{1,5}:\d{1,5}(?!\S))(?P<value>(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s\"'])+)"
 )
 """Commands whose `-p` is a password, MySQL's only without a blank behind it. `-p3306:3306` is a container's port."""
-_FORMS = re.compile(
-    r"(?<![A-Za-z0-9])(?P<name>sk-|[sr]k_(?:live|test)_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|AIza|AKIA|ASIA|npm_|pypi-|eyJ)"
-    r"(?P<rest>[\w-]{8,4096}(?:\.[\w-]{1,4096}){0,2})"
-)
-"""Keys that their makers begin alike: OpenAI, Anthropic, Stripe, Hugging Face, GitHub, GitLab, Slack, Google, AWS, npm, PyPI, and JSON web tokens."""
-
-_CANDIDATE = re.compile(
-    r"(?P<word>pass|pwd|secret|cred|key|token)(?P<rest>[\w.-]{0,64}?)\\?[\"'`]?[ \t]{0,4}[\])]?"
-    r"(?P<separator>[ \t]{0,8}(?::[ \t]{0,4}(?:str|bytes|SecretStr|Optional\[str\]|str ?\| ?None)[ \t]{0,4}=|:=|=>|={1,2}|:(?![:/]))[ \t]{0,8}|[ \t]{1,8}(?![-=:|]))",
+_COOKIE = re.compile(
+    r"(?P<name>\b(?:Set-)?Cookie2?\\?[\"']?[ \t]{0,8}[:=][ \t]{0,8}\\?[\"']?)(?=[^\s;=\"']{1,256}=)"
+    r"(?:(?<=\\\")[^\"\\\n]+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|(?<![\"'])(?:\\[\"']|[^\"'\n])+)",
     re.IGNORECASE,
 )
-"""The end of a name, from a word on that may make it a secret's, up to the value. A blank separates the options of a command only."""
+"""A cookie's header to the end of the line or of the quoted text; every cookie in it has a sign of assignment."""
+
+_FOREIGN = (
+    "kennwort", "wachtwoord", "contraseña", "contrasena", "senha", "lösenord", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호",
+)  # fmt: skip
+"""What other languages call a password, as a word by itself."""
+_CANDIDATE = re.compile(
+    rf"(?P<word>{literals.any_of(('pass', 'pw', 'secret', 'cred', 'key', 'token', *_FOREIGN))})"
+    r"(?P<rest>[\w.-]{0,64}?)\\?[\"'`]?[ \t]{0,4}[\])]?"
+    r"(?P<separator>[ \t]{0,8}(?::[ \t]{0,4}(?:str|bytes|SecretStr|Optional\[str\]|str ?\| ?None)[ \t]{0,4}=|:=|=>|={1,2}|:(?![:/])|：)[ \t]{0,8}|[ \t]{1,8}(?![-=:|]))",
+    re.IGNORECASE,
+)
+"""The end of a name, from a word on that may make it a secret's, up to the value. A blank separates the options of a command, and the words of a sentence."""
 _SET = re.compile(
     r"(?P<name>\b(?:setenv|putenv|setdefault)[( ][ \t]{0,4}[\"']?(?P<variable>[A-Za-z_]\w{0,64})[\"']?[ \t,]{1,8})(?P<value>\"[^\"\n]*\"?|'[^'\n]*'?|[^\s)]+)"
 )
@@ -80,7 +87,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _NO_SECRET = re.compile(
-    r"(?:\*{3}|None|null|nil|true|false|undefined|\"\"|''|\$\{?[A-Z_][A-Z0-9_]{0,64}\}?|<[\w |/-]{1,32}>)(?=[\s,;&)\]}\"'\\]|$)"
+    r"(?:\*{3}|None|null|nil|true|false|undefined|YES|NO|yes|no|\"\"|''|\$\{?[A-Z_][A-Z0-9_]{0,64}\}?|<[\w |/-]{1,32}>)(?=[\s,;&)\]}\"'\\]|$)"
 )
 """Values that are no secret: none, a shell's variable, a place for one, and our own mask."""
 _RANDOM = re.compile(r"(?=[\"']?[A-Z]{0,40}\d)(?=[\"']?\d{0,40}[A-Z])[\"']?[A-Z0-9]{20}", re.IGNORECASE)
@@ -89,9 +96,6 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _NAME_CHARS = 80
 _LOOKED_AT = 256
 """Characters of a value that tell whether it is a secret; the whole is read only where it is one."""
-_AWS_CHARS = 12
-_LETTERS, _MIXED = 20, 8
-"""Least length of a random part of a key: of letters alone, and of others."""
 _PATH = re.compile(r"[\"']?[/~.]")
 _FEW_DIGITS = re.compile(r"[\"']?[\d.,_]{1,7}[kMGT%]?[\"']?(?=[\s,;)\]}]|$)")
 _CALL = re.compile(r"[A-Za-z_][\w.]{0,64}[(\[]")
@@ -101,7 +105,7 @@ _WORDS_OF_PROSE = re.compile(r"[A-Za-z][a-z]{1,32}[ \t][a-z]{2,32}(?![^\s.,;])")
 _HAS_DIGIT = re.compile(r"(?=[\"']?[\w./+=-]{0,64}\d)[\"']?[\w./+=-]{8}")
 
 _SECRETS = (
-    "password", "passwd", "passphrase", "passcode", "secret", "pwd", "credential", "credentials", "creds", "apikey", "authkey",
+    "password", "passwd", "passwort", "kennwort", "passphrase", "passcode", "secret", "pwd", "credential", "credentials", "creds", "apikey", "authkey",
     "accesskey", "secretkey", "privatekey", "apitoken", "authtoken", "accesstoken", "dbpass", "sshpass", "userpass",
 )  # fmt: skip
 """Ends of words that name a secret whatever stands beside them."""
@@ -138,16 +142,17 @@ _STAGES = frozenset((
 
 
 _SIGNS = (
-    "pass", "pwd", "secret", "cred", "key", "token", "://", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "login", "mysql", "mariadb", "-----",
-    "sk-", "sk_", "rk_", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_", "glpat", "xox", "aiza", "akia", "asia", "npm_", "pypi", "eyj",
+    "pass", "pw", "secret", "cred", "key", "token", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "login", "mysql", "mariadb", "-----",
+    "://", "cookie", *_FOREIGN, *secret_forms.SIGNS,
 )  # fmt: skip
 """One of these, in small letters, is in every text that a pattern here changes, but for a line of a PEM key: most text has none."""
+_ANY_SIGN = re.compile(literals.any_of(_SIGNS))
 
 
 def masked(text: str) -> str:
     """`text` with MASK in place of each secret. What is no secret stays to the letter; a second time changes nothing."""
     small = text.lower()
-    if not any(sign in small for sign in _SIGNS) and not _PEM_LINE.search(text):
+    if not _ANY_SIGN.search(small) and not _PEM_LINE.search(text):
         return text
     return _masked(text)
 
@@ -157,29 +162,16 @@ def _masked(text: str) -> str:
         text = _PEM.sub(_of_pem, _PEM_LINE.sub(MASK, _PEM_END.sub(MASK, text)))
     users = [_USER] if any(client in text for client in _CLIENTS) else []
     text = _IN_URL.sub(f"{MASK}@", text)
-    for pattern in (_IN_QUERY, _HEADER, _BEARER, _BASIC, *users):
+    for pattern in (_IN_QUERY, _HEADER, _COOKIE, _BEARER, _BASIC, *users):
         text = pattern.sub(rf"\g<name>{MASK}", text)
     for pattern in (_WANDB_LOGIN, _OPTION_P):
         text = pattern.sub(_of_command, text)
     text = _SET.sub(_of_set, text)
-    return _without_named(_FORMS.sub(_of_form, text))
+    return _without_named(secret_forms.masked(text, MASK))
 
 
 def _of_pem(found: re.Match[str]) -> str:
     return f"{found['head']}{MASK}{found['tail'] or ''}"
-
-
-def _of_form(found: re.Match[str]) -> str:
-    """The maker's prefix and MASK; names that only begin alike (`hf_hub_download`, `sk-learn-contrib`) stay."""
-    name, rest = found["name"], found["rest"]
-    if name == "eyJ":
-        is_key = "." in rest
-    elif name in ("AKIA", "ASIA"):
-        is_key = len(rest) >= _AWS_CHARS and rest[:_AWS_CHARS].isalnum() and rest[:_AWS_CHARS].isupper()
-    else:
-        parts = re.split(r"[-_.]", rest)
-        is_key = any(len(p) >= _LETTERS or (len(p) >= _MIXED and not p.isalpha()) for p in parts)
-    return f"{name}{MASK}" if is_key else found[0]
 
 
 def _of_command(found: re.Match[str]) -> str:
@@ -204,11 +196,14 @@ def _without_named(text: str) -> str:
         name = text[begin : found.end("rest")]
         separator = found["separator"].strip()
         if not separator and not name.startswith("--"):
+            span = secrets_in_prose.value_at(text, begin, at, name)
+        else:
+            span = _span_of_secret(text, begin, at, name, separator)
+        if span is not None:
+            kept += [text[done : span[0]], MASK]
+            at = done = span[1]
+        elif not separator:
             at = found.end("rest")
-            continue
-        if (end := _end_of_secret(text, at, name, separator)) is not None:
-            kept += [text[done:at], MASK]
-            at = done = end
     return "".join([*kept, text[done:]])
 
 
@@ -220,13 +215,17 @@ def _begin_of_name(text: str, at: int) -> int:
     return at
 
 
-def _end_of_secret(text: str, at: int, name: str, separator: str) -> int | None:
-    """The end of the value at `at`, if that is a secret by its name; else None."""
+def _span_of_secret(text: str, begin: int, at: int, name: str, separator: str) -> tuple[int, int] | None:
+    """Begin and end of the value at `at`, if that is a secret by its name; else None."""
     value = text[at : at + _LOOKED_AT]
-    if not value.strip() or _NO_SECRET.match(value) or not _is_secret(name, value, separator):
+    if not value.strip() or _NO_SECRET.match(value):
+        return None
+    if secrets_in_prose.joined(text, begin, name):
+        return secrets_in_prose.value_at(text, begin, at, name, linked=True)
+    if not _is_secret(name, value, separator):
         return None
     found = _VALUE.match(text, at)
-    return found.end() if found is not None else None
+    return found.span() if found is not None else None
 
 
 def _is_secret(name: str, value: str, separator: str) -> bool:
@@ -234,10 +233,16 @@ def _is_secret(name: str, value: str, separator: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     while words and (digits.is_number(words[-1]) or (words[-1] in _STAGES and len(words) > 1)):
         words.pop()
+    if name.lower().endswith(_FOREIGN) and not name.isascii():
+        return True
     if not words or (words[-1] in _ABOUT_ONE and words[-2:] != ["secret", "id"]):
         return False
     if words[-1].startswith("cred") and separator == ":" and _WORDS_OF_PROSE.match(value):
         return False
+    if words[-1] in _FOREIGN or words[-1] == "passe":
+        return True
+    if words[-1] == "pw":
+        return not (_PATH.match(value) or _FEW_DIGITS.match(value) or _CALL.match(value))
     if any(word.endswith(_SECRETS) for word in words):
         return not (words[-1].endswith("pwd") and _PATH.match(value))
     is_variable = len(words) > 1 and name.isupper()

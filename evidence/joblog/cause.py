@@ -17,8 +17,9 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
+from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
+from probing_cluster.evidence.joblog.last_errors import sentences
 from probing_cluster.evidence.joblog.messages import gpu_hardware, licences
 
 _STEPS = 3
@@ -61,13 +62,13 @@ class CauseCandidates:
         """How many findings were held when the running test began."""
         self._forget()
 
-    def _forget(self) -> None:
+    def _forget(self, *, exited: bool = False) -> None:
         self._entry: progress.Entry | None = None
         """Entry of a numbered list that holds the best candidate."""
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
-        self._exited = False
+        self._exited = exited
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
@@ -96,7 +97,7 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = unexplained_end.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
+        finding = teardown.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -106,8 +107,7 @@ class CauseCandidates:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
-        if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
-            self._not_survived()
+        self._not_survived(finding)
         self.held.append(finding)
         if finding.role is LineRole.END:
             self._next_job(finding)
@@ -121,7 +121,7 @@ class CauseCandidates:
                 self._take_signal(finding.line)
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
-            self._forget()
+            self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
@@ -214,12 +214,6 @@ class CauseCandidates:
             self.held[self.best] = replace(self.held[self.best], role=LineRole.SYMPTOM)
             self._forget()
 
-    def take_last_error(self, behind: Callable[[int], list[str]]) -> None:
-        """Make the exception with which a single process ended the first cause; `unexplained_end.last_error`."""
-        if (best := self.candidate) is not None:
-            last = unexplained_end.last_error(best, self.held, behind)
-            self.best = self.best if last is None else last
-
     def add_last(self, finding: JobFinding) -> None:
         """Hold an error from the end of the log; after a lost peer that nothing replaces it is the consequence and is dropped."""
         best = self.candidate
@@ -252,12 +246,16 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
+            elif progress.work_began(best, self._progress):
+                self._survived(doubted=self.best, listed=True)
             return
-        own = best.kind in ("python_exception", "import_error") and not record.labelled
-        if own and not self._exited and progress.is_of_script(record.text):
+        raised = best.kind in ("python_exception", "import_error")
+        if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        if near and progress.announces_recovery(record.text) and not self._is_of_another(record, best):
+        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text)
+        recovers = falls_back or progress.announces_recovery(record.text)
+        if near and recovers and not self._is_of_another(record, best):
             best = self._note(self.best, handled=True, goes_on=True)
         if record.of_worker and best.pid is None:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
@@ -313,10 +311,12 @@ class CauseCandidates:
         self._forget()
         self._doubted, self._chars = doubted, chars
 
-    def _not_survived(self) -> None:
-        """An unexplained bad exit follows a doubted failure at once: other ranks went on, this one did not."""
+    def _not_survived(self, finding: JobFinding) -> None:
+        """`finding` may show that other ranks went on after a doubted failure, and the failed one did not."""
+        if self._doubted is None or not unexplained_end.follows(finding, self.held[self._doubted]):
+            return
         index, self._doubted = self._doubted, None
-        if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
+        if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):
@@ -349,24 +349,26 @@ class CauseCandidates:
             if best.rank is None and 0 < line - best.line <= 3:
                 self.held[self.best] = replace(best, rank=rank)
 
-    def take_first_exit(self) -> None:
-        """Make a task's own exit the first cause if it came before another rank's exception or lost peer."""
-        if self.best is not None and not self.settled:
-            left = precedence.left_before(self.held[self.best], self.held)
-            self.best = self.best if left is None else left
+    def take_own_end(self, behind: Callable[[int], list[str]]) -> None:
+        """Make the exception with which a single process ended the first cause, or a task's own exit before another rank's complaint; `behind`: the lines after a line."""
+        if (best := self.candidate) is None:
+            return
+        left = precedence.left_before(best, self.held)
+        last = unexplained_end.last_error(best, self.held, behind) if left is None else left
+        self.best = self.best if last is None else last
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
         """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
-        lines = behind(best.line)
+        lines = wrapper_lines.behind_node(behind(best.line))
         if not self._exited and unexplained_end.is_replaced(best, self.held, lines):
             self.best = None
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
         outlived = unexplained_end.thread_outlived(best, self.held, lines)
-        if bare or (not self._exited and (outlived or unexplained_end.is_teardown(best, self.held))):
+        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}

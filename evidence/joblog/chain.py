@@ -14,7 +14,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, LineRole, Record
 
 _LINK = re.compile(r"\s*(?:(?P<handling>During handling of the above)|The above exception was the direct)")
-_FRAME = re.compile(r"\s*File \"(?P<file>[^\"]{1,400})\", line \d{1,7}, in (?P<function>\S{1,200})")
+_FRAME = re.compile(r"\s*File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,7}), in (?P<function>\S{1,200})")
 _EXPECTED = frozenset({
     "FileNotFoundError", "FileExistsError", "KeyError", "AttributeError", "StopIteration", "HTTPError", "EntryNotFoundError",
     "RemoteEntryNotFoundError", "LocalEntryNotFoundError", "ImportError", "ModuleNotFoundError",
@@ -133,6 +133,23 @@ class OpenTraceback:
     """Blanks in front of its first line, which every line of it has."""
     code: str = ""
     """The last line inside it: the source that raised, as Python quotes it."""
+    frame: str = ""
+    """Its innermost frame: file, line and function."""
+
+    def inside(self, text: str) -> None:
+        """Takes one of its lines; marks below a source line say nothing."""
+        words = text.strip()
+        if found := _FRAME.match(words):
+            self.frame = f"{found['file']}, line {found['line']}, in {found['function']}"
+        if words.strip(" ^~"):
+            self.code = words[:CODE_CHARS]
+
+    def of_interrupt(self, found: JobFinding) -> JobFinding:
+        """An interruption with the place where it met the program; every other exception as it is."""
+        if found.kind != "interrupted" or not self.frame:
+            return found
+        code = "" if self.code.startswith("File ") else self.code
+        return replace(found, detail={**found.detail, "code": sanitize.clean(code, 200), "frame": self.frame})
 
 
 class ExceptionChain:

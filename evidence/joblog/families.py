@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from probing_cluster.core.sanitize import literals
 from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.last_errors import trailing_errors
@@ -21,6 +24,7 @@ from probing_cluster.evidence.joblog.messages import (
     megatron,
     mpi,
     nccl,
+    node,
     nvshmem,
     process,
     python,
@@ -55,6 +59,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     process.FAMILY,
     tools.FAMILY,
     launchers.FAMILY,
+    node.FAMILY,
 )
 """The registration; the first family that recognises a line gives its finding."""
 _COLLECTIVES = (
@@ -76,6 +81,7 @@ _COLLECTIVES = (
 )
 _FRAMES = ("in barrier", "in all_", "in broadcast", "in reduce_")
 OWN_TRIGGERS = (*dict.fromkeys(t for family in FAMILIES for t in family.triggers), *locales.TRIGGERS)
+ANY_OWN = re.compile(literals.any_of(OWN_TRIGGERS))
 TRIGGERS = (
     *OWN_TRIGGERS,
     *_COLLECTIVES,

@@ -138,6 +138,12 @@ class JoblogContext:
     """The lines so far of a message that an MPI runtime prints between two rules."""
     box_line: int = 0
     """Line of the rule above them; 0 without one."""
+    node_line: int = 0
+    """Line of the place with which Node.js begins its report of an uncaught error; 0 without one."""
+    node_rank: int | None = None
+    """Rank of that line."""
+    caret_line: int = 0
+    """Line of the caret below the source; what was thrown is below it. 0 until it came."""
     failed_line: int = 0
     """Line at which a workflow engine reported a failed step; the reason follows. 0 if none is expected."""
 
@@ -157,6 +163,10 @@ class JoblogContext:
         """Whether `line` can belong to a message that an MPI runtime prints between two rules."""
         return 0 < self.box_line < line <= self.box_line + _BOX_LINES
 
+    def uncaught(self, line: int) -> bool:
+        """Whether `line` can belong to Node.js's report of an uncaught error."""
+        return 0 < self.node_line < line <= self.node_line + _NODE_LINES
+
     def is_last_error(self, line: int) -> bool:
         """Whether `line` is the text of NCCL's last error."""
         return line == self.last_error_line + 1
@@ -164,7 +174,7 @@ class JoblogContext:
     def expects(self, line: int) -> bool:
         """Whether an earlier line gives `line` a meaning, whatever it contains."""
         near = self.listing(line) or self.announced(line) or self.reasoned(line) or self.boxed(line)
-        return near or self.is_last_error(line)
+        return near or self.uncaught(line) or self.is_last_error(line)
 
 
 Read = Callable[[Record, JoblogContext], "JobFinding | None"]
@@ -215,6 +225,7 @@ _LISTING_LINES = 200
 _HEAD_LINES = 8
 _BOX_LINES = 40
 _REASON_LINES = 4
+_NODE_LINES = 10
 WATCHDOG_KINDS = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
 SIGNAL_DEATH_KINDS = frozenset(
     {"process_crashed", "process_aborted", "bus_error", "segfault", "oom_kill_suspected"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence import literals
+from probing_cluster.core.sanitize import literals
 
 _ERRORS = {
     "No space left on device": (

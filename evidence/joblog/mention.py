@@ -11,7 +11,7 @@ from itertools import islice
 
 _SPEAKER = re.compile(
     r"(?:^|[\s\[{(\"'#*>])(?:prompts?|users?|human|assistant|chosen|rejected|questions?|answers?|instructions?|responses?|completions?|query|"
-    r"references?|refs?|golds?|ground.?truth|translations?|captions?|summary|abstract|notes?|top-\d{1,4}|docs?(?:ument)?#|expect(?:ed)?|patterns?|predictions?|generated|targets?|hyp(?:othesis)?|decoded|samples?|documents?|texts?|contents?|inputs?|outputs?|labels?|titles?|q|a)"
+    r"references?|refs?|golds?|ground.?truth|translations?|captions?|summary(?!: ThreadSanitizer: )|abstract|notes?|top-\d{1,4}|docs?(?:ument)?#|expect(?:ed)?|patterns?|predictions?|generated|targets?|hyp(?:othesis)?|decoded|samples?|documents?|texts?|contents?|inputs?|outputs?|labels?|titles?|q|a)"
     r"(?:\s?\d{1,6})?[\"'\])*]{0,3}\s?[:=>]",
     re.IGNORECASE,
 )

@@ -109,15 +109,6 @@ def is_progress(text: str) -> bool:
     return read_counters(text) is not None
 
 
-_OF_TOTAL = re.compile(r"(?<![\w.-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
-
-
-def is_complete(text: str) -> bool:
-    """Whether the line has counters with a total and all have reached it."""
-    pairs = list(_OF_TOTAL.finditer(_DATE.sub(" ", text[:_MAX_CHARS])))
-    return bool(pairs) and all(int(found["n"]) == int(found["of"]) for found in pairs)
-
-
 _GOES_ON = re.compile(
     r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
@@ -221,6 +212,8 @@ class LogProgress:
         for line in before:
             self._known(line)
             self._growing.grown(line)
+        self.at_work = bool(self._tracks)
+        """Whether the lines before the error report progress."""
         self._begun_anew: set[str] = set()
         """Words of lines whose numbers went back after the error, as a new run's do."""
         self.steps = 0
@@ -359,7 +352,7 @@ _SCRIPTS_COMMAND = re.compile(r"(?:^|\s)line \d{1,9}: {1,4}\d{1,10} [A-Z]")
 """A shell's report that a command of its script died of a signal."""
 _WORKERS_EXIT = re.compile(r"\bfailed \(exitcode: ")
 _RESTARTED = re.compile(r"\bwill restart worker group\b")
-_STEPS_AFTER_EXIT, _STEPS_AFTER_RESTART = 20, 3
+_STEPS_AFTER_EXIT, _STEPS_AFTER_RESTART, _STEPS_BEGUN = 20, 3, 3
 
 
 def can_be_survived(finding: grammar.JobFinding) -> bool:
@@ -389,3 +382,12 @@ class AfterExit:
         self._restarted = self._restarted or _RESTARTED.search(text) is not None
         self._steps += advanced
         return self._steps >= (_STEPS_AFTER_RESTART if self._restarted else _STEPS_AFTER_EXIT)
+
+
+def work_began(ended: grammar.JobFinding, since: LogProgress) -> bool:
+    """Whether the script's work began only after `ended`, a command of it that a signal ended: that was a helper.
+
+    SIGKILL takes the lines with it that a process had buffered, so these are another's.
+    """
+    of_script = _SCRIPTS_COMMAND.search(ended.message) is not None
+    return of_script and not since.at_work and since.steps >= _STEPS_BEGUN

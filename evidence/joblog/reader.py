@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.evidence import literals, prefixes
+from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     chain,
@@ -20,14 +20,8 @@ from probing_cluster.evidence.joblog import (
     step_output,
     unfold,
 )
-from probing_cluster.evidence.joblog.grammar import (
-    JobFinding,
-    JoblogContext,
-    LineRole,
-    LogFamily,
-    Record,
-)
-from probing_cluster.evidence.joblog.last_errors import closing, trailing_errors
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, LogFamily, Record
+from probing_cluster.evidence.joblog.last_errors import closing, stack_causes, trailing_errors
 from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
@@ -40,7 +34,6 @@ _MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES = 6, 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
-_ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?<!GTL )(?:DEBUG|TRACE)(?=[\]\s:|,])"
     r"|(?:srun|slurmd|slurmstepd|sbatch|salloc)(?:-\S{1,253})?: debug\d?: "
@@ -85,6 +78,7 @@ class JobLogReader:
         self._copied = shown_text.Copied()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
+        self._stacks = stack_causes.StackCauses()
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -176,6 +170,9 @@ class JobLogReader:
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
         if chain.is_link(record.text):
+            ignored = 0 < self._trailing.dropped >= record.line - _UNRAISED_LINES
+            if ignored and len(self._unraised) < _MAX_TRACEBACKS:  # then the whole chain is
+                self._unraised[rank] = self._trailing.dropped = record.line
             self._chain.link(record)
             self._take_last()
         current = self._tracebacks.get(rank)
@@ -189,8 +186,7 @@ class JobLogReader:
             record = replace(record, text=record.text[current.indent :])
         if chain.is_inside(record.text):
             if record.text.strip():
-                if record.text.strip(" ^~"):
-                    current.code = record.text.strip()[: chain.CODE_CHARS]
+                current.inside(record.text)
                 self._chain.inside(record)
                 self._cut_off = record.line, replace(record, line=current.line, text=f"{grammar.TRACEBACK}:")
             return None
@@ -200,6 +196,7 @@ class JobLogReader:
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
+            found = current.of_interrupt(found)
             if found.message.endswith("AssertionError") and current.code.startswith("assert "):
                 # An assertion without a message gets the asserted expression.
                 found = replace(found, message=f"{found.message} ({sanitize.clean(current.code, 200)})")
@@ -270,7 +267,7 @@ class JobLogReader:
 
     def _settle(self) -> list[JobFinding]:
         """The findings held, in line order; a message of several lines is added late."""
-        return sorted(self._candidates.settle(), key=lambda finding: finding.line)
+        return sorted(map(self._stacks.named, self._candidates.settle()), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
@@ -334,10 +331,11 @@ class JobLogReader:
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):
             self._take_step_word(line)
-        interesting = _ANY.search(text) is not None
+        interesting = families.ANY_OWN.search(text) is not None
         record = self._labels.record(line, text)
         cut = unfold.may_be_cut(text) and not mention.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
+        self._stacks.read(record)
         expected = self._context.expects(line)
         joined, found = self._join(record)
         if not joined and (interesting or expected):
@@ -384,8 +382,7 @@ class JobLogReader:
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)
-        self._candidates.take_last_error(self._tail.lines_after)
-        self._candidates.take_first_exit()
+        self._candidates.take_own_end(self._tail.lines_after)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
@@ -94,8 +93,9 @@ def stall(
         if (held[stalls[-1]].line if stalls else last_line) - held[i].line > _STALL_LINES:
             break
         stalls.append(i)
-    if len(stalls) >= (_STALLS if ended else 1) and only_lists(held[stalls[0]].line):
-        waits = held[stalls[-1]].kind == "slurm_launch_failed"
+    # srun says once that a step waits, and says when it begins.
+    waits = bool(stalls) and held[stalls[-1]].kind == "slurm_launch_failed"
+    if len(stalls) >= (_STALLS if ended and not waits else 1) and only_lists(held[stalls[0]].line):
         return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
     if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
         return None
@@ -171,39 +171,11 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
     return False
 
 
-_LOSSES = frozenset(
-    {"nccl_system_error", "nccl_remote_error", "peer_lost", "python_consequence", "store_lost"}
-)
-"""How processes lose each other, also when one after the other ends as it should."""
-_WORK_DONE = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't))"
-    r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:done|finished|completed?|ended|over)\b)",
-    re.IGNORECASE,
-)
-"""The program's own report that its work is over."""
-
-
-def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
-    """`finding`, marked if processes lose each other in it after the work: the last of the lines `before` report no progress, and one that it is over.
-
-    A thread's loss needs no report if the last progress is complete.
-    """
-    if finding.kind not in _LOSSES:
-        return finding
-    over = False
-    for line in reversed(before):
-        text = labels.bare(0, line).text
-        over = _WORK_DONE.match(text) is not None
-        if over or progress.is_progress(text):
-            over = over or (finding.detail.get("thread") is True and progress.is_complete(text))
-            break
-    return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
-
-
-def is_teardown(best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether `best` came after the work, and nothing but such losses followed it."""
-    later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)
-    return all(f.detail.get("after_work") for f in later)
+def follows(finding: JobFinding, doubted: JobFinding) -> bool:
+    """Whether `finding` may come of `doubted`: an exit without a reason of a failure, a lost peer of a process that a signal ended."""
+    if doubted.role is LineRole.EXIT:
+        return finding.role is LineRole.REMOTE
+    return finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE)
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

@@ -75,6 +75,7 @@ _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r" invoked oom-killer: gfp_mask=|: page allocation (?:failure|stalls)[:.] ?(?:order|for)"),
     ),
     ("block", re.compile(r"attempt to access beyond end of device(?:\n|$)")),
+    ("intel_gpu", re.compile(r"\[\d{1,10}\] context reset due to GPU hang")),
     # In a network namespace of one's own one names the bond, the bridge and their ports.
     (
         "ethernet",
@@ -91,6 +92,7 @@ _WORDS = (
     "invoked oom-killer: gfp_mask=",
     ": page allocation ",
     "beyond end of device",
+    "context reset due to GPU hang",
     "]: segfault at ",
     "fault ip:",
     "protection ip:",

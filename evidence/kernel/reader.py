@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence import literals, prefixes
+from probing_cluster.core.sanitize import literals
+from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import (
-    amdgpu,
     block,
     daemons,
     ethernet,
@@ -19,7 +19,6 @@ from probing_cluster.evidence.kernel import (
     memory,
     message_start,
     netfs,
-    nouveau,
     nvrm,
     oom,
     pcie,
@@ -28,6 +27,7 @@ from probing_cluster.evidence.kernel import (
     thermal,
     xid,
 )
+from probing_cluster.evidence.kernel.accelerators import amdgpu, habanalabs, intel_gpu, nouveau
 from probing_cluster.evidence.kernel.grammar import (
     INFO,
     Facts,
@@ -47,6 +47,8 @@ FAMILIES: tuple[LineFamily, ...] = (
     nvrm.FAMILY,
     amdgpu.FAMILY,
     nouveau.FAMILY,
+    intel_gpu.FAMILY,
+    habanalabs.FAMILY,
     pcie.IOMMU_FAMILY,
     memory.FAMILY,
     pcie.FAMILY,

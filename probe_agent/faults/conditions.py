@@ -192,7 +192,7 @@ def _row(active: ActiveCondition) -> dict[str, Any]:
 
 
 def _active(row: Mapping[str, Any]) -> ActiveCondition:
-    fields = dict(row["condition"])
+    fields = records.known_fields(Condition, row["condition"])
     fields["severity"] = records.Severity(fields["severity"])
     return ActiveCondition(
         condition=Condition(**fields),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from probing_cluster.core import digits
+from probing_cluster.core import digits, records
 from probing_cluster.probe_agent.faults import gres_conf
 
 NVIDIA, AMD = "nvidia", "amd"
@@ -53,7 +53,7 @@ class Inventory:
     @classmethod
     def from_state(cls, rows: Any) -> Inventory:
         """The inventory stored by `to_state`; empty when nothing was."""
-        return cls(gpus=tuple(Gpu(**row) for row in rows or ()))
+        return cls(gpus=tuple(Gpu(**records.known_fields(Gpu, row)) for row in rows or ()))
 
     def to_state(self) -> list[dict[str, Any]]:
         return [asdict(gpu) for gpu in self.gpus]

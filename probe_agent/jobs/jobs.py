@@ -374,8 +374,7 @@ def _row(job: NodeJob) -> dict[str, Any]:
 
 
 def _from_row(row: Mapping[str, Any]) -> NodeJob:
-    # After a downgrade the state may have fields of the newer release.
-    fields = {k: v for k, v in row.items() if k in NodeJob.__dataclass_fields__}
+    fields = records.known_fields(NodeJob, row)
     for name in ("started_at", "released_at"):
         if fields.get(name):
             fields[name] = datetime.fromisoformat(fields[name])

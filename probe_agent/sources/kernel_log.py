@@ -48,7 +48,7 @@ class Cursor:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any] | None) -> Cursor | None:
-        return None if not state else cls(**state)
+        return None if not state else cls(**records.known_fields(cls, state))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from probing_cluster.core import records
-from probing_cluster.evidence import literals
+from probing_cluster.core.sanitize import literals
 from probing_cluster.evidence.kernel import grammar, reader
 from probing_cluster.probe_agent.sources import kernel_log
 

@@ -42,14 +42,8 @@ def decode(body: bytes, cls: type[_R]) -> _R:
     """
     try:
         row = json.loads(body)
-        convert, known = _converters(cls), {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        return cls(
-            **{
-                k: convert[k](v) if k in convert and v is not None else v
-                for k, v in row.items()
-                if k in known
-            }
-        )
+        convert, known = _converters(cls), records.known_fields(cls, row)
+        return cls(**{k: convert[k](v) if k in convert and v is not None else v for k, v in known.items()})
     except (ValueError, TypeError, AttributeError) as exc:
         raise errors.MalformedInput(f"a spooled {cls.__name__} cannot be read: {exc}") from exc
 

@@ -279,8 +279,7 @@ class Spool:
         return db
 
     def _load(self) -> None:
-        known = self.state("totals") or {}
-        self.totals = Totals(**{k: v for k, v in known.items() if k in Totals.__dataclass_fields__})
+        self.totals = Totals(**records.known_fields(Totals, self.state("totals") or {}))
         self._stored_totals: dict[str, int] = dict(vars(self.totals))
         self._count()
 

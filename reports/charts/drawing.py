@@ -48,7 +48,7 @@ def timeline(report: model.ReportModel) -> str:
     """The drawing, with a description in words; the page's tables hold the same."""
     scale = Scale(report.submit_at, report.drawn_until)
     moments = [a.at for v in report.attempts for a in v.actions]
-    moments += [e.at for v in report.attempts for e in v.evidence]
+    moments += [e.at for v in report.attempts for e in v.evidence if not phrase.undated(e)]
     late = any(at > scale.end for at in moments)
     days = report.submit_at.date() != scale.end.date()
     height = _TOP + _ROW * len(report.attempts) + 30
@@ -140,7 +140,7 @@ def _row(view: attempt_view.AttemptView, scale: Scale, waiting: datetime, top: f
     ]
     if view.ended_unfinished:
         parts.append(_cross(scale.x(end), bar + _BAR / 2, f"ended {attempt.state} {phrase.stamp_z(end)}"))
-    parts += [_event(e, scale, bar) for e in view.evidence]
+    parts += [_event(e, scale, bar) for e in view.evidence if not phrase.undated(e)]
     parts += [_action(d, scale, bar) for d in view.actions]
     return svg.element("g", *(p for p in parts if p))
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from probing_cluster.control_plane.doctor import site_rights
 from probing_cluster.core import settings
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.demo import demo
@@ -20,7 +21,12 @@ The cluster is still running:
   {command} fault n1 ib-down mlx5_2    break something else (fault n1 --help lists what)
   {command} gang                       a gang that hangs, to ask with ranks, stacks and sql (torch: make setup)
   {command} status                     what runs
-  {command} down --purge               stop it and remove everything (so does make clean)"""
+  {command} down --purge               stop it and remove everything (so does make clean)
+{users}"""
+_AS_USER = """In that shell `runuser -u USER -- sbatch …` and `runuser -u USER -- probing-report JOBID` show what an ordinary user of this machine may do."""
+_NOT_AS_USER = """Only root can run our commands here: other users cannot enter {closed}, below which this Python lies. Slurm's own commands work for them
+(in that shell: runuser -u USER -- sbatch …), and root reads the reports of their jobs. For them to run probing-report:
+make PYTHON=/usr/bin/python3 demo, in a clone that all users can enter."""
 
 
 def register(command: Callable[..., argparse.ArgumentParser]) -> None:
@@ -36,6 +42,13 @@ def register(command: Callable[..., argparse.ArgumentParser]) -> None:
     record.add_argument("job", type=int, metavar="JOBID")
     record.add_argument("file", type=Path, metavar="FILE")
     record.add_argument("--about", default="a job in the sandbox", help="one sentence about the incident")
+
+
+def kept_words(command: Path, python: Path) -> str:
+    """What to do with a cluster that was left running, also as an ordinary user."""
+    closed = site_rights.closed_to_users(python)
+    users = _AS_USER if closed is None else _NOT_AS_USER.format(closed=closed)
+    return _KEPT.format(command=command, users=users)
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -54,7 +67,7 @@ def _demo(args: argparse.Namespace) -> int:
     keep = args.keep or os.environ.get("KEEP", "0") not in {"", "0"}
     demo.run(args.dir, keep=keep, announce=announce)
     if keep:
-        print(_KEPT.format(command=Path(sys.argv[0])))
+        print(kept_words(Path(sys.argv[0]), Path(sys.executable)))
     else:
         announce("everything is stopped; KEEP=1 make demo leaves it running")
     return 0

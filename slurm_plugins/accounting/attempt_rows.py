@@ -28,6 +28,8 @@ class NotStarted:
 
     job_id: str
     """As Slurm writes it: 123, 123_4, 123_[5-9]."""
+    raw_id: int | None = None
+    """JobIDRaw, by which Slurm's mails and environment name an array's task; None where it was not given."""
     state: str
     submit_at: datetime | None = None
     end_at: datetime | None = None

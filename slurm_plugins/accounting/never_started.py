@@ -43,6 +43,7 @@ def _event(
         message=f"job {job.job_id} never started: {job.state}{by}",
         detail={
             "job": job.job_id,
+            "raw_id": job.raw_id,
             "state": job.state,
             "cancelled_by": job.cancelled_by,
             "user": job.user,

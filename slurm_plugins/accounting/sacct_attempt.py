@@ -52,6 +52,7 @@ def attempt_of(
     if _never_started(fields, state, ref, times):
         return attempt_rows.NotStarted(
             job_id=written,
+            raw_id=job_ids.parse(raw).job if (raw := fields.get("jobidraw")) else None,
             state=state,
             submit_at=times["submit"],
             end_at=times["end"],

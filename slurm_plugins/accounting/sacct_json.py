@@ -96,6 +96,7 @@ def attempt_of(
         by = slurm_json.text(job.get("kill_request_user")) if state == "CANCELLED" else ""
         return attempt_rows.NotStarted(
             job_id=_written(job, job_id),
+            raw_id=job_id,
             state=state,
             submit_at=submit_at,
             end_at=end_at,

@@ -18,6 +18,8 @@ DEADLINE_S = 10.0
 NOT_TAKEN = 75
 TYPES = ("Ended", "Failed", "Requeued")
 """Slurm's words for what it mails about; only these are about an end."""
+ARRAY_SUMMARY = "Slurm Array Summary Job_id="
+"""How the subject about a whole array begins. The job's name stands behind it and may hold the same words."""
 ALL_COMPLETED = ", COMPLETED, ExitCode [0-0]"
 """The end of an array's summary's subject if no task failed: the least and the largest exit code of its tasks."""
 MOST_BYTES = 4000
@@ -70,7 +72,7 @@ def request_of(arguments: "list[str]", environment: "dict[str, str]") -> "dict[s
 
 def _completed(subject: str, environment: "dict[str, str]") -> bool:
     """Whether all that the mail is about completed. An array's summary comes with the state of the task that ended last."""
-    is_summary = "SLURM_ARRAY_JOB_ID" in environment and "Array Summary" in subject
+    is_summary = "SLURM_ARRAY_JOB_ID" in environment and subject.startswith(ARRAY_SUMMARY)
     if is_summary and not subject.endswith(ALL_COMPLETED):
         return False
     return environment.get("SLURM_JOB_STATE") == "COMPLETED"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,25 @@ PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE 
         (f"-----BEGIN RSA PRIVATE KEY-----\n{RANDOM}\nab", "-----BEGIN RSA PRIVATE KEY-----***"),
         (f"{RANDOM}{RANDOM}", "***"),
         (f"{RANDOM}{RANDOM}\n{RANDOM}=\n-----END PRIVATE KEY-----", "***\n***\n-----END PRIVATE KEY-----"),
+        ("my password is x", "my password is ***"),
+        ("the password was hunter2.", "the password was ***"),
+        ("login failed with password hunter", "login failed with password ***"),
+        ("using password 'a b' for bob", "using password *** for bob"),
+        ("passphrase x", "passphrase ***"),
+        ("pw: x; db_pw=y", "pw: *** db_pw=***"),
+        ("Passwort: x, Kennwort: y, mot de passe : z", "Passwort: *** Kennwort: *** mot de passe : ***"),
+        ("密码：x contraseña=y пароль: z", "密码：*** contraseña=*** пароль: ***"),
+        ("API key: 'x', token is 'x'", "API key: ***, token is ***"),
+        ("Cookie: session=x; y=z", "Cookie: ***"),
+        ("Set-Cookie: sid=x; Path=/; HttpOnly", "Set-Cookie: ***"),
+        ("{'Cookie': 'a=b; c=d', 'lr': 1}", "{'Cookie': '***', 'lr': 1}"),
+        ('{\\"Cookie\\": \\"a=b\\", \\"lr\\": 1}', '{\\"Cookie\\": \\"***\\", \\"lr\\": 1}'),
+        ("curl -H 'Cookie: a=b' https://h", "curl -H 'Cookie: ***' https://h"),
+        ("host:0 MIT-MAGIC-COOKIE-1  0123456789abcdef0123456789abcdef", "host:0 MIT-MAGIC-COOKIE-1  ***"),
+        ("https://hooks.slack.com/services/T0AB12/B0CD34/x1 failed", "https://hooks.slack.com/services/T0AB12/B0CD34/*** failed"),
+        ("exceeded with url: /api/webhooks/123456789012345678/x (Caused", "exceeded with url: /api/webhooks/123456789012345678/*** (Caused"),
+        (f"url: /bot123456789:AA{RANDOM[:33]}/sendMessage", "url: /bot***/sendMessage"),
+        (f"abc8Q~{RANDOM[:34]}", "***"),
     ],
 )  # fmt: skip
 def test_a_secret_is_taken_out(text: str, left: str) -> None:
@@ -122,6 +143,29 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
         "docker run --name mysql -p3306:3306 mysql:8",
         "mysql -u root; mkdir -pv x",
         "slurmstepd: error: credential: Invalid job credential",
+        "Access denied for user 'bob'@'host' (using password: YES)",
+        "Access denied for user 'bob'@'host' (using password: NO)",
+        'FATAL:  password authentication failed for user "bob"',
+        "fe_sendauth: no password supplied",
+        "sudo: a password is required",
+        "sudo: a terminal is required to read the password; either use the -S option",
+        "Enter passphrase for key '/home/a/.ssh/id_rsa': Enter passphrase (empty for no passphrase):",
+        "Permission denied (publickey,password).",
+        "The password is too short. Your password is about to expire. Password mismatch",
+        "password expired 3 days ago, password attempts left: 2, password is null",
+        "password [REDACTED], password <hidden>, password ****, password {}, password %s",
+        "Your password was changed on 2026-01-03, login with password disabled, Passwort falsch",
+        "token is expired",
+        "invalid token at line 3, lost token 0, token 5 of 4096, EOS token is 151645",
+        "Unexpected token is '}', unexpected token '}', next token is 'else'",
+        "Token is valid (permission: read). Your token has been saved to /home/bob/.cache/huggingface/token",
+        "WANDB_API_KEY is not set, HF_TOKEN not found, WANDB_API_KEY environment variable",
+        "API key: not set, API key is missing, Incorrect API key provided, access token: none",
+        "cookie: not found, cookies: 3, no Cookie in the header, the cookie jar is empty",
+        'secret my-secret-1 not found, secrets "foo" not found, the secret is required',
+        "pw = next(x), pw: 12.3, pw.x: error, pw_transfer 3",
+        "nslcd: no available LDAP server found",
+        "pull-request-1234, xai-client, r8_kernel_a100_v2, SG.1, glc_a, ntn_b, GET /services/a/b",
     ],
 )
 def test_what_only_sounds_like_a_secret_stays(text: str) -> None:
@@ -133,7 +177,8 @@ _PARTS = st.sampled_from(
     [
         *"aZ1 =:'\"`\\[](){}<>,;&?@/._-*$\n\t|",
         *("***", "password", "pwd", "API_KEY", "key", "token", "secret", "--token", "pass", "None", "://", "user:pw@"),
-        *("Authorization", "Bearer ", "Basic ", "token ", "curl -u ", "setenv ", "wandb login ", "mysql -p", "sshpass -p ", "login -p ", "docker ", "sk-", "hf_", "ghp_", "AKIA", "eyJ"),
+        *("Authorization", "Bearer ", "Basic ", "token ", "curl -u ", "setenv ", "wandb login ", "mysql -p", "sshpass -p ", "login -p ", "docker ", "sk-", "hf_", "ghp_", "AKIA", "eyJ", "wandb_v1_", "SG."),
+        *("is ", "my ", "with ", "API key", "passphrase ", "pw", "密码", "Cookie: ", "a=", "/services/T00/B00/", "/bot1234567890:AA", "8Q~", "MIT-MAGIC-COOKIE-1 "),
         *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", RANDOM, RANDOM.upper(), "str =", " = ", ": ", "\u00e4"),
     ]
 )  # fmt: skip
@@ -167,6 +212,39 @@ def test_no_text_before_it_hides_a_secret(before: str, name: str) -> None:
     assert "hunter2" not in secrets_in_text.masked(f"{before}\n{name}=hunter2")
 
 
+_CHOSEN = st.from_regex(r"[A-Za-z][A-Za-z0-9!#%^&+_.-]{2,30}[0-9][A-Za-z!#]{0,8}", fullmatch=True)
+"""Values as people choose passwords: of letters, with a digit. Names of check sums have this form too."""
+_MADE = st.from_regex(r"[a-z][A-Za-z0-9]{10,40}[0-9][A-Za-z0-9]{10,40}", fullmatch=True)
+"""Values that a program made."""
+_OF_PASSWORDS = (
+    "with password {}", "connect as bob with password {}, port 1", "password {}", "my password is {}", "the password was {}.", "password is '{}'",
+    "password '{} {}'", "password: {}", "Passwort: {}", "Passwort ist {}", "Kennwort={}", "pw: {}", "my pw is {}", "DB_PASSWORD {}", "passphrase {}", "passphrase for bob is {}", "PASSWD={}",
+    "mot de passe : {}", "密码：{}", "口令: {}", "contraseña: {}", "senha={}", "wachtwoord: {}", "lösenord: {}", "пароль: {}", "パスワード: {}", "비밀번호: {}",
+    "Cookie: a={}; b={}", "Set-Cookie: a={}; Path=/", "{{'Cookie': 'a={}'}}", "redis://bob:{}@host/0", "sshpass -p {} ssh host", "--password {}",
+)  # fmt: skip
+_OF_KEYS = (
+    "WANDB_API_KEY {}", "export WANDB_API_KEY\t{}", "HF_TOKEN {}", "API key: {}", "your API key is {}", "access token: {}", "token is {}", "token is '{}'", "my token {} failed",
+    "Authorization: Bearer {}", "--token {}", "https://host/x?token={}", "key={}", "wandb_v1_{}", "nvapi-{}", "hf_{}", "gsk_{}", "dckr_pat_{}", "hvs.{}", "glrt-{}", "dapi{}",
+    "https://hooks.slack.com/services/T0AB12CD/B0CD34EF/{}", "https://discord.com/api/webhooks/123456789012345678/{}", "wandb login {}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", _OF_PASSWORDS)
+@given(value=_CHOSEN.filter(lambda value: not re.fullmatch(r"(?i)sha[0-9]+|md5|base64|oauth2", value)))
+def test_a_chosen_value_vanishes_from_every_form(form: str, value: str) -> None:
+    """Whatever stands in front of it."""
+    assert value not in secrets_in_text.masked(form.format(value, value))
+    assert value not in secrets_in_text.masked(f"12:00:01 ERROR host1: {form.format(value, value)}")
+
+
+@pytest.mark.parametrize("form", _OF_KEYS)
+@given(value=_MADE)
+def test_a_made_value_vanishes_from_every_form(form: str, value: str) -> None:
+    """Also between other words."""
+    assert value not in secrets_in_text.masked(form.format(value))
+    assert value not in secrets_in_text.masked(f"12:00:01 ERROR host1: {form.format(value)}")
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "part",
@@ -175,6 +253,7 @@ def test_no_text_before_it_hides_a_secret(before: str, name: str) -> None:
         "api_key=None ", "pwd=/", "sk-", "hf_a", "eyJa.", "curl ", "curl -u a", "Authorization: ", "Bearer ", "basic 1", "setenv a ", "?key=",
         "://a:", "://a:b@", ":x/", "wandb login ", "wandb login --a=", "sshpass -P a ", "sshpass -p", "mysql ", "mysql -p", "docker login a ",
         "-----", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "A1a\n", "<a ", "$A",
+        "Cookie: ", "Cookie: a=", "password is ", "my password ", "api key ", "token 'a", "密码", "/services/T00/B00/", "/bot1234567890:AA", "a_1Q~", "wandb_v1_a",
     ],
 )  # fmt: skip
 def test_hostile_text_takes_time_in_proportion(part: str) -> None:

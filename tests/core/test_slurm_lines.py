@@ -43,3 +43,19 @@ def test_the_programs_last_lines_stand_among_the_last() -> None:
     assert slurm_lines.last_lines(NOISE[:6], 3, 2) == tuple(NOISE[3:6])
     assert slurm_lines.last_lines(steps[:2], 5, 3) == ("step 0", "step 1")
     assert slurm_lines.last_lines([], 5, 3) == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "last"),
+    [
+        (["/opt/a.js:1", "throw 'no data'", "^", "no data", "(Use `node --trace-uncaught ...`)", "", "Node.js v20.20.2"], "no data"),
+        (["/opt/a.js:1", "f()", "^", "", "Error: no data", "    at f (/opt/a.js:1:1) {", "  code: 'X'", "}", "", "Node.js v20.20.2", *NOISE], "Error: no data"),
+        (["no data", "Node.js v20.20.2"], "no data"),
+        (["Node.js v20.20.2"], "Node.js v20.20.2"),
+        (["step 3", "}", *NOISE], "step 3"),
+        (NOISE, ""),
+    ],
+)  # fmt: skip
+def test_the_last_line_of_the_program_names_what_node_did_not_catch(lines: list[str], last: str) -> None:
+    """Not Node's version, which it prints last."""
+    assert slurm_lines.last_of_program(lines) == last

@@ -107,7 +107,7 @@ def test_what_the_reader_holds_does_not_grow_with_the_ranks_that_began_a_traceba
         tracemalloc.stop()
         return size
 
-    assert held(600) < 2 * held(200)
+    assert held(300) < 2 * held(100)
 
 
 def test_the_frames_of_many_ranks_make_room_for_the_next() -> None:

@@ -79,6 +79,12 @@ def test_rocms_missing_resources_are_memory_only_if_none_was_free(free: str, exp
         ("cudaDeviceSynchronize failed with error 719", "cuda_launch_failure"),
         ("cuCtxSynchronize ended with status 719", "cuda_launch_failure"),
         ("Error: Illegal address in CUDA queue synchronize", "cuda_illegal_access"),
+        ("Error: Illegal address in HIP queue synchronize", "cuda_illegal_access"),
+        ("Illegal address in OptiX queue synchronize (integrator_init)", "cuda_illegal_access"),
+        ("Error: Launch failed in HIP queue copy_from_device (integrator_reset)", "cuda_launch_failure"),
+        ("Error: Launch exceeded timeout in CUDA queue synchronize", "cuda_launch_timeout"),
+        ("Error: Out of memory in HIP queue enqueue", "cuda_oom"),
+        ("Out of memory in OptiX build", "cuda_oom"),
     ],
 )  # fmt: skip
 def test_the_number_of_an_error_names_its_kind(line: str, expected: str) -> None:

@@ -82,6 +82,37 @@ def test_a_script_that_printed_on_behind_a_command_lived_on(complaint):
     assert message(f"{complaint}\nsrun: error: n1: task 0: Exited with exit code 1") == complaint
 
 
+FALLBACKS = [
+    "using sdpa instead",
+    "flash_attn is not available, using sdpa instead",
+    "Flash attention not found. Using eager attention.",
+    "flash attention disabled",
+    "defaulting to eager attention",
+    "running without flash attention",
+    "Flash attention is not installed; attention falls back to SDPA",
+]
+
+
+@pytest.mark.parametrize("fallback", FALLBACKS)
+def test_a_program_that_states_its_fallback_below_an_exception_went_on(fallback):
+    """`traceback.print_exc()` of an optional package, the program's own words, and a short training."""
+    raised = f"{TRACE}\nModuleNotFoundError: No module named 'flash_attn'"
+    steps = "\n".join(f"epoch {n} loss {2 / n}" for n in range(1, 5))
+    assert first(f"{raised}\n{fallback}\n{steps}") is None
+    assert first(f"{raised}\n{fallback}\ntraining").detail["goes_on"] is True
+    assert "goes_on" not in first(f"{raised}\n[rank1]: {fallback}\ntraining").detail
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["using python 3.10", "You can fall back to sdpa instead", "will use 8 GPUs", "Exiting: flash attention is disabled",
+     "please install it, running without it is not supported", "use sdpa instead", "Using TensorFlow backend.", "using bf16 instead of fp16"],
+)  # fmt: skip
+def test_other_words_below_an_exception_are_no_fallback(line):
+    raised = f"{TRACE}\nModuleNotFoundError: No module named 'flash_attn'"
+    assert "goes_on" not in first(f"{raised}\n{line}\ntraining").detail
+
+
 def test_a_script_that_shows_its_commands_went_on():
     lines = [
         "+ srun --wrap=x true",

@@ -32,6 +32,11 @@ def first_causes(*last: str) -> list[tuple[str, str]]:
         "mytool: cannot open the cache, we will create a new one",
         "/x/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: 'libjpeg.so.8: cannot open shared object file'",
         "Failed to load image Python extension: 'libjpeg.so.8'",
+        "Cannot connect to the metrics server, metrics are off",
+        "ERROR: cannot open the cache, caching is disabled",
+        "Unable to start the profiler; profiling will be skipped",
+        "Error: failed to reach wandb (online logging is turned off)",
+        "Could not open /dev/nvidia-caps, running without it",
     ],
 )
 def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
@@ -53,6 +58,9 @@ def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
         "ERROR: checkpoint /x/ckpt is corrupt, will start no further epochs",
         "ERROR: config.yaml is missing. It will default to nothing",
         "ERROR: cannot open /data/x.h5; it will create problems downstream",
+        "ERROR: cannot run, the GPU is disabled",
+        "Cannot open the mesh, results were not cached by the last run",
+        "Error: cannot connect to the metrics server, exiting, metrics are off",
     ],
 )
 def test_a_complaint_that_ends_the_program_counts(text: str) -> None:

@@ -125,6 +125,9 @@ EPOCHS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line
 ELASTIC = "E0102 10:10:10.1 1 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 3 (pid: 12) of binary: /usr/bin/python"
 RESTART = "I0102 10:10:11.1 1 torch/distributed/elastic/agent/server/api.py:877] [default] Worker group FAILED. 3/3 attempts left; will restart worker group"
 SHELL = "./run.sh: line 3: 123 Killed                  ./optional"
+OWN_WORDS = "validation failed: loss is too high"
+EVALUATION = [f"batch {n}/9 accuracy 0.{n}" for n in range(1, 10)]
+GLOO = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Connection closed by peer [10.0.0.2]:3333"]  # fmt: skip
 BUFFERED = EPOCHS[:128]
 """As many steps as a buffer may have held back, and few more."""
 
@@ -143,7 +146,11 @@ def test_an_exit_that_others_worked_on_after_is_no_cause(exits):
         ([ELASTIC], "task_exit"),
         ([ELASTIC, RESTART, *EPOCHS[:60]], "task_exit"),
         ([ELASTIC, *BUFFERED], "task_exit"),
-        ([SHELL, *BUFFERED], "oom_kill_suspected"),
+        ([*EPOCHS[:3], SHELL, *EPOCHS[3:128]], "oom_kill_suspected"),
+        ([*EPOCHS[:3], SHELL, *EVALUATION, OWN_WORDS], "oom_kill_suspected"),
+        ([SHELL, *EPOCHS[:2], "done"], "oom_kill_suspected"),
+        ([SHELL, *EPOCHS[:5], *GLOO], "oom_kill_suspected"),
+        ([SHELL, "training failed"], "oom_kill_suspected"),
         (["srun: error: n4: task 0: Exited with exit code 1", *EPOCHS], "task_exit"),
         (["Killed", *EPOCHS], "oom_kill_suspected"),
     ],
@@ -169,3 +176,15 @@ def test_a_cache_that_miopen_does_without_is_no_cause():
     assert _first("\n".join([cache, *steps, "saved"])) is None
     assert _first("\n".join([cache, *frames])).message == raised
     assert _first(cache).kind == "cuda_library_error"
+
+
+@pytest.mark.parametrize("how", ["Killed", "Terminated", "Segmentation fault"])
+@pytest.mark.parametrize("end", ["", "srun: error: n1: task 0: Exited with exit code 1"])
+def test_a_helper_that_died_before_the_work_began_is_no_cause(how, end):
+    """The script went on: the work that began behind it, and its own last words, are other processes'."""
+    helper = SHELL.replace("Killed", how)
+    found = _first("\n".join([helper, *EPOCHS[:5], OWN_WORDS, end]))
+    assert (found.line, found.kind) == (7, "program_error")
+    assert _first("\n".join([helper, *EPOCHS[:5], "done"])) is None
+    exited = _first("\n".join([helper, *EPOCHS[:5], "srun: error: n1: task 0: Exited with exit code 3"]))
+    assert exited.kind == "task_exit"

@@ -72,10 +72,29 @@ def test_a_tool_that_stops_the_program_says_why(line):
         assert _first("\n".join([*STEPS, carrier.format(line)])) is None
 
 
+CP = "cp: cannot stat 'x': No such file or directory"
+RSYNC = 'rsync: [sender] link_stat "/data/y" failed: No such file or directory (2)'
+RSYNC_END = "rsync error: some files/attrs were not transferred (see previous errors) (code 23) at main.c(1338) [sender=3.2.7]"
+SSH = "ssh: connect to host n7 port 22: Connection refused"
 FIRST = [
     # The module system did not do its part: what is missing later follows from it; another error of the program's own does not.
     ('Lmod has detected the following error: unknown: "gcc/99"\n/job1/slurm_script: line 9: gmx_mpi: command not found', 1, "program_error"),
-    ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: gmx_mpi: command not found", 1, "command_not_found"),
+    # Without the shell function the script went on: its exit code is that of the command it found last to be missing.
+    ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: gmx_mpi: command not found", 2, "command_not_found"),
+    ("/job1/slurm_script: line 4: module: command not found\nloading\nreading\n/job1/slurm_script: line 9: pyhton3: command not found", 4, "command_not_found"),
+    ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: ./train: Permission denied", 2, "program_error"),
+    # A command with a code of its own, behind one that the script went on after.
+    (f"{CP}\n{RSYNC}\n\nsent 18 bytes  received 12 bytes\n{RSYNC_END}", 2, "program_error"),
+    (f"{CP}\n{RSYNC_END}", 2, "program_error"),
+    (f"{RSYNC_END}\nrsync: connection unexpectedly closed (0 bytes received so far) [sender]\n{RSYNC_END}", 2, "program_error"),
+    (f"{RSYNC}\n{RSYNC_END}\nrsync: connection unexpectedly closed (0 bytes received so far) [sender]", 3, "program_error"),
+    (f"bash: nvidia-smi: command not found\n{SSH}", 2, "program_error"),
+    (f"x.sh: 3: cannot open a.dat: No such file\n{SSH}", 2, "program_error"),
+    (f"{RSYNC}\n{SSH}\n", 2, "program_error"),
+    # The program's own error stays: there was nothing to copy after it.
+    (f"ERROR: could not parse config.json\n{RSYNC}\n{RSYNC_END}", 1, "program_error"),
+    (f"Error: no licence\n{SSH}", 1, "program_error"),
+    (f"{CP}\n./prog: cannot open x", 1, "program_error"),
     # A shell that goes on without a command ends with 127: it neither crashes nor is killed for it. A step's tasks are killed for one of them.
     ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: 4242 Killed                  python train.py", 2, "oom_kill_suspected"),
     ("a.sh: line 4: module: command not found\nstarting\nSegmentation fault (core dumped)", 3, "segfault"),

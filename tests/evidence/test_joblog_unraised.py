@@ -234,3 +234,43 @@ def test_an_executor_that_spark_replaced_is_no_cause() -> None:
     assert message(lost, job, "wrote 3 files") is None
     assert "Lost executor" in str(message(lost, "wrote 3 files"))
     assert message(lost, job, EXITED) is not None
+
+
+LINKS = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("heading", HEADINGS[:4])
+def test_python_ignores_the_whole_chain_below_its_heading(heading: list[str], link: str) -> None:
+    """Only the first traceback stands right below the heading; a later chain is of another exception."""
+    chain = [*heading, *traceback("KeyError: 'a'"), "", link, "", *traceback("RuntimeError: b")]
+    assert message(*STEPS[:9], *chain) is None
+    assert message(*STEPS[:9], *chain, "", link, "", *traceback("ValueError: c")) is None
+    assert message(*STEPS[:9], *chain, EXITED) == EXITED
+    assert message(*STEPS[:9], *chain, *traceback("ValueError: c")) == "ValueError: c"
+    own = [*traceback("ValueError: c"), "", link, "", *traceback("RuntimeError: d")]
+    assert message(*STEPS[:9], *chain, "closing", *own) == "ValueError: c"
+    assert message("", link, "", *traceback("RuntimeError: d")) == "RuntimeError: d"
+
+
+def test_a_good_end_of_another_process_does_not_outlive_an_exit() -> None:
+    """What Python ignored is all that is known of the exit right below it: another worker's success does not undo that."""
+    ignored = [*HEADINGS[0], *traceback("RuntimeError: CUDA error: an illegal memory access was encountered")]
+    other = "[2026-01-02 10:00:00,123] [INFO] [launch.py:349:main] Process 4242 exits successfully."
+    assert message(*STEPS[:9], *ignored, EXITED, other) == ignored[-1]
+    assert message(*STEPS[:9], *ignored, other) is None
+
+
+def test_a_data_race_counts_at_the_end_of_the_log_only() -> None:
+    """ThreadSanitizer lets the program go on; at its end it gives it a bad code, or ends it at the race if told to."""
+    race = "SUMMARY: ThreadSanitizer: data race /x/main.cpp:12 in worker()"
+    last = "ThreadSanitizer: reported 1 warnings"
+    work = [f"reading part {c}" for c in "abcdef"]
+    found = first_cause(*work, race)
+    assert found is not None
+    assert (found.message, found.detail["goes_on"]) == (race, True)
+    assert message(race, *work, last) == last
+    assert message(race, *work) is None

@@ -262,6 +262,30 @@ FOUND = [
         "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\n" + STILL_BUSY + "srun: error: Unable to create step for job 9951: Job/step already completing or completed\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
     ),
     (
+        "the same, as srun without -v prints it: once",
+        "slurm_launch_failed",
+        {"line": 2},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
+    ),
+    (
+        "the same of an older release",
+        "slurm_launch_failed",
+        {"line": 2},
+        "starting\nsrun: Job step creation temporarily disabled, retrying\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
+    ),
+    (
+        "a step that waited, said so once, began, and printed nothing until the limit",
+        "slurm_timeout",
+        {},
+        "starting\nsrun: Job 9951 step creation temporarily disabled, retrying (Requested nodes are busy)\nsrun: Step created for StepId=9951.1\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
+    ),
+    (
+        "the same of an older release, which prints another word",
+        "slurm_timeout",
+        {},
+        "starting\nsrun: Job step creation temporarily disabled, retrying\nsrun: Job step created\nslurmstepd: error: *** JOB 9951 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***\n",
+    ),
+    (
         "a person cancelled a job whose step waited",
         "slurm_cancelled",
         {},
@@ -591,6 +615,19 @@ def test_forms_found_in_the_wild(source: str, kind: str | None, fields: dict[str
     assert [f.kind for f in first] == ([kind] if kind else []), source
     for name, value in fields.items():
         assert getattr(first[0], name) == value, (source, name)
+
+
+def test_the_traceback_of_an_interrupt_gives_the_innermost_frame() -> None:
+    """The place where SIGINT met the program: Python's marks below the source line are none, and a frame may have no source line."""
+    head = ["[rank1]: Traceback (most recent call last):", '[rank1]:   File "/w/train.py", line 41, in <module>', "[rank1]:     main()", "[rank1]:     ~~~~^^", '[rank1]:   File "/w/train.py", line 33, in main']  # fmt: skip
+    end = "[rank1]: KeyboardInterrupt"
+    (found,) = reader.read([*head, "[rank1]:     time.sleep(60)", "[rank1]:     ~~~~~~~~~~^^^^", end])
+    assert (found.kind, found.detail["code"]) == ("interrupted", "time.sleep(60)")
+    assert found.detail["frame"] == "/w/train.py, line 33, in main"
+    (found,) = reader.read([*head, end])
+    assert (found.detail["code"], found.detail["frame"]) == ("", "/w/train.py, line 33, in main")
+    (other,) = reader.read([*head, "[rank1]: KeyError: 'lr'"])
+    assert "frame" not in other.detail
 
 
 LAST_LINES = [

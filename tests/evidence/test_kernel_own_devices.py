@@ -77,6 +77,9 @@ NAMES = (
     "nvme",
     "pciehp",
     "amdgpu",
+    "habanalabs",
+    "i915",
+    "xe",
     "ib0",
 )
 PORTS = ("d0", "fault_state", "veth1", "eth0", "mlx5_0", "Slot1")

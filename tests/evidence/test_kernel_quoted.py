@@ -113,6 +113,9 @@ OWN: dict[str, str] = {
     "warning: `{}' uses wireless extensions which will stop working for Wi-Fi 7 hardware": "",
     "{comm} (77): Using mlock ulimits for SHM_HUGETLB is deprecated": "",
     "amdgpu: pasid 32770 process {} pid 7 thread {} pid 7": "",
+    "i915 0000:00:02.0: [drm] {comm}[77] context reset due to GPU hang": "intel_gpu",
+    "i915 0000:00:02.0: [drm] GPU HANG: ecode 9:1:e757fefe, in {comm} [77]": "intel_gpu",
+    "xe 0000:03:00.0: [drm] GT0: Timedout job: seqno=1, lrc_seqno=1, guc_id=2, flags=0x0 in {comm} [77]": "intel_gpu",
     "perf: interrupt took too long, see {}": "",
 }  # fmt: skip
 

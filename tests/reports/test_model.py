@@ -8,7 +8,7 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
-from probing_cluster.attribution.verdict import taxonomy
+from probing_cluster.attribution.verdict import next_steps, taxonomy
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent.jobs import log_parts
 from probing_cluster.reports import advice, job_ref, model, rows
@@ -308,6 +308,15 @@ def test_a_step_that_needs_no_output_stays_where_the_log_is_empty(story: rows.Re
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
     assert build(found).advice[0] == "Give timeout(1) more time."
     assert taxonomy.cause("user_error").next_step.startswith(advice._LOOK_AT_OUTPUT)
+    of_code = dataclasses.replace(own, next_step=f"{next_steps._OUTPUT_FIRST}give timeout(1) more time.")
+    first_step = build(dataclasses.replace(found, verdicts=(of_code,))).advice[0]
+    assert (
+        first_step == "Its log is empty. If its exit code has its usual meaning, give timeout(1) more time."
+    )
+    wrote = dataclasses.replace(
+        found, verdicts=(of_code,), logs=(dataclasses.replace(log, tail=("step 1",)),)
+    )
+    assert build(wrote).advice[0] == of_code.next_step
 
 
 @pytest.mark.parametrize(

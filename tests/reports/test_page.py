@@ -3,13 +3,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import xml.etree.ElementTree as ET
+from datetime import timedelta
 
 import conftest_story as example
 import pytest
 from page_reader import EVIL, Reader, require_self_contained
 
-from probing_cluster.core import records
-from probing_cluster.reports import job_ref, model, page, rows
+from probing_cluster.core import records, vocabulary
+from probing_cluster.reports import job_ref, model, page, phrase, rows
 from probing_cluster.reports.charts import drawing, kept_figures, svg
 
 NOW = example.at("15:00:00")
@@ -46,6 +47,55 @@ def test_the_badge_of_a_run_without_any_step_says_so(story: rows.ReportRows) -> 
     ):
         text = page.render(build(dataclasses.replace(assumed, has_steps=has_steps)))
         assert words in " ".join(" ".join(Reader(text).words).split())
+
+
+def test_a_run_whose_ettr_means_nothing_has_no_bar(story: rows.ReportRows) -> None:
+    """The time of a job without GPUs and steps is not shared out; the terminal decides alike."""
+    assert story.account is not None
+    without_gpus = dataclasses.replace(story.account, measured=False, n_gpus=0)
+    made = build(dataclasses.replace(story, account=without_gpus, has_steps=False))
+    assert made.run is not None
+    assert not made.shows_ettr
+    assert 'class="wall"' not in page.render(made)
+    assert 'class="wall"' in page.render(build(story))
+
+
+def test_a_line_of_the_output_has_its_number_and_no_time(story: rows.ReportRows) -> None:
+    """Only the time of its reading is stored, which lies behind the job's end: it is neither written nor drawn."""
+    read_at = story.evidence[0].at + timedelta(hours=3)
+    of_log = {
+        "source": "joblog",
+        "kind": "python_exception",
+        "message": "KeyError: 'lr'",
+        "detail": {"line": 12},
+    }
+    undated = [
+        dataclasses.replace(story.evidence[0], at=read_at, observed_at=read_at, **of_log),
+        dataclasses.replace(
+            story.evidence[0], at=read_at, observed_at=read_at, **of_log | {"source": "dump"}
+        ),
+    ]
+    for event, place in zip(undated, ("line 12", "at end"), strict=True):
+        shown = page.render(build(dataclasses.replace(story, evidence=(event, story.evidence[1]))))
+        assert f"<td>{place}</td>" in shown
+        assert phrase.stamp_z(read_at) not in shown
+        assert f'href="#event-{event.event_id}"' not in shown
+        assert ">later<" not in shown
+    dated = dataclasses.replace(undated[0], kind=vocabulary.LOG_STALL)
+    assert phrase.stamp_z(read_at) in page.render(build(dataclasses.replace(story, evidence=(dated,))))
+
+
+def test_the_last_lines_of_its_output_are_open(story: rows.ReportRows) -> None:
+    """Whoever opens a report looks for them first; a file that was not read has none."""
+    ended = story.attempts[1]
+    assert ended.state == "REQUEUED"
+    at = ended.start_at or ended.submit_at
+    logs = (
+        rows.JobLog(node="n1", at=at, stream="stdout", path="/w/a.out", tail=("KeyError: 'lr'",)),
+        rows.JobLog(node="n1", at=at, stream="stderr", path="/w/a.err", tail=(), why="gone"),
+    )
+    tags = Reader(page.render(build(dataclasses.replace(story, logs=logs)))).tags
+    assert ["open" in attrs for tag, attrs in tags if tag == "details"] == [True, False]
 
 
 def test_the_page_needs_nothing_from_anywhere(story: rows.ReportRows) -> None:

@@ -35,6 +35,22 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows
         assert line in page
 
 
+def test_a_line_of_the_output_has_its_number_in_place_of_a_time(story: rows.ReportRows) -> None:
+    """What stands behind the end is the time of its reading; the columns keep their places."""
+    read_at = example.at("14:20:59")
+    changed = {
+        "source": "joblog",
+        "kind": "python_exception",
+        "message": "KeyError: 'lr'",
+        "detail": {"line": 7},
+    }
+    found = dataclasses.replace(story.evidence[0], at=read_at, **changed)  # type: ignore[arg-type]
+    page = render(dataclasses.replace(story, evidence=(found, story.evidence[1])))
+    assert "    14:20:32Z  n2  kernel  Xid 79" in page
+    assert "    line 7     n2  joblog  python_exception  gpu3  KeyError: 'lr'" in page
+    assert "14:20:59Z" not in page
+
+
 def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRows) -> None:
     """Its kernel log was not imported and it has no agent: that nothing is recorded of it says nothing."""
     first = min(a.submit_at for a in story.attempts)
@@ -91,6 +107,31 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     drawn = page.render(report)
     assert words in drawn
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize(("how", "shown"), [("Killed", True), ("Terminated", False)])
+def test_of_a_job_that_completed_a_killed_command_is_in_doubt_and_a_stopped_helper_is_none(
+    story: rows.ReportRows, how: str, behind: int, shown: bool
+) -> None:
+    """Scripts end their helpers with `kill`; a kill for memory looks like `kill -9`."""
+    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), attempt=1, derived_exit_code=0)
+    error = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="oom_kill_suspected" if shown else "process_terminated", source="joblog",
+        job_id=4242, message=f"slurm_script: line 9: 4242 {how}                  ./monitor", detail={"behind": behind} if behind else {},
+    )  # fmt: skip
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/out", tail=("all done",))
+    found = dataclasses.replace(story, attempts=(last,), own_errors=(error,), logs=(log,))
+    plain = " ".join(
+        text.render(model.build(job_ref.parse("4242"), found, now=NOW)).replace("|", " ").split()
+    )
+    assert "part of it failed" not in plain
+    assert ("completed, but part of it may have failed" in plain) is shown
+    assert ("its output reports that SIGKILL ended a command of the script" in plain) is shown
+    assert ("If the script killed that command itself" in plain) is shown
+    other = dataclasses.replace(error, event_id=uuid.UUID(int=8), message="KeyError: 'lr'")
+    both = dataclasses.replace(found, own_errors=(error, other))
+    assert "SIGKILL ended" not in text.render(model.build(job_ref.parse("4242"), both, now=NOW))
 
 
 def test_the_line_that_a_verdict_quotes_is_in_every_report(story: rows.ReportRows) -> None:

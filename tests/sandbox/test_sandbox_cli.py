@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from probing_cluster.control_plane.doctor import site_rights
 from probing_cluster.core import errors
 from probing_cluster.sandbox import cli, cluster, services
+from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.machine import requirements
 
@@ -47,6 +49,29 @@ def test_status_lists_the_database(
     monkeypatch.setattr(services, "database_runs", lambda lay: lay.postgres == node.layout.postgres)
     assert cli.main(["status", "--dir", str(node.layout.directory)]) == 0
     assert "running: postgres" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_kept_demo_says_how_an_ordinary_user_runs_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    """A Python below root's home starts for root alone."""
+    home = tmp_path / "root"
+    (home / "bin").mkdir(parents=True)
+    python = home / "bin/python3"
+    python.touch(mode=0o755)
+    tmp_path.chmod(0o755)
+    home.chmod(0o700 if is_closed else 0o755)
+    inside = site_rights.parts
+    monkeypatch.setattr(
+        site_rights, "parts", lambda path: [p for p in inside(path) if p.is_relative_to(tmp_path)]
+    )
+    words = " ".join(cli_demo.kept_words(Path("/w/probing-sandbox"), python).split())
+    assert "/w/probing-sandbox shell" in words
+    assert "runuser -u USER -- sbatch" in words
+    assert ("runuser -u USER -- probing-report JOBID" in words) is not is_closed
+    assert (f"other users cannot enter {home}," in words) is is_closed
+    assert ("make PYTHON=/usr/bin/python3 demo" in words) is is_closed
 
 
 class _Slurm:

@@ -120,6 +120,15 @@ def test_a_mail_with_nothing_to_add_is_the_sites(
     assert requests == []
 
 
+def test_a_task_named_like_a_summary_is_none(program: Path, tmp_path: Path) -> None:
+    """It completed, and the service has nothing to add."""
+    subject = "Slurm Array Task Job_id=110_3 (112) Name=Array Summary Ended, COMPLETED, ExitCode 0"
+    changes = {"SLURM_JOB_STATE": "COMPLETED", "SLURM_JOB_MAIL_TYPE": "Ended", "SLURM_ARRAY_JOB_ID": "110"}
+    with serving(tmp_path / "sock", b'{"v": 1, "ok": true}\n') as requests:
+        assert call(program, subject, **changes) is not None
+    assert requests == []
+
+
 @pytest.mark.parametrize(
     ("event", "ends", "is_taken"),
     [

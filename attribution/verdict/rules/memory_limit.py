@@ -15,6 +15,7 @@ _BARE = "oom_kill_suspected"
 _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program asked for more main memory than it could get, and ended: {words}"
+_OWN_HEAP = "The program used up {limit}, and ended: {words}"
 _REFUSED_STEP = "See how much it asked for at once (a wrong size?), and its limits: `ulimit -v` in the job, and --mem. Nothing was killed"
 _MANAGED = (
     "The framework that runs the job's processes (Ray, Dask, YARN) ended one at its own memory limit: {words}"
@@ -126,8 +127,10 @@ def _killed_by_somebody(
     for claim in made:
         bare = all(e.kind == _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
-            words = _NOT_GIVEN.format(words=phrases.clean(claim.words))
-            claim = claims.replace_claim(claim, sentence=words, next_step=_REFUSED_STEP)
+            limit = findings.own_limit(claim.words)
+            words = (_OWN_HEAP if limit else _NOT_GIVEN).format(words=phrases.clean(claim.words), limit=limit)
+            step = findings.advice(claim.words) or _REFUSED_STEP
+            claim = claims.replace_claim(claim, sentence=words, next_step=step)
         managed = any(e.detail.get("retried") for e in claim.evidence)
         if managed and not sightings:
             words = _MANAGED.format(words=phrases.clean(claim.words))
@@ -151,10 +154,16 @@ def _killed_by_somebody(
                 claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words
             )
         elif bare:
-            claim = claims.replace_claim(
-                claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
-            )
+            words = _SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
+            claim = claims.replace_claim(claim, sentence=f"{words}{_last_line(view, claim)}")
         yield claim
+
+
+def _last_line(view: evidence_view.EvidenceView, claim: claims.Claim) -> str:
+    """Clause with the last line of a job of one node that printed on after the kill and ended with a code of its own."""
+    last = phrases.clean(str(claim.evidence[0].detail.get("went_on") or ""))
+    own_code = len(view.attempt.nodes) == 1 and view.attempt.exit_code and not _was_killed(view)
+    return f"; the job went on, and its last line is: {last}" if last and own_code else ""
 
 
 def reported_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:

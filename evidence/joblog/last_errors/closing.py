@@ -47,7 +47,7 @@ _STATE_AT_END = re.compile(
 )
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|(?!.{0,60}\b(?i:tests?|grep|diff|cmp|expected)\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?:(?:[\w./()-]{1,60}:? ){0,8}?(?i:(?:exit|return)(?:ed)?(?: with)?[ _-]?(?:code|status)(?: is| was| of(?: [\w./-]{1,40})?)?|(?:end|exit|finish)ed (?:at .{10,40} )?with (?:code|status))\s{0,3}[:=]?|(?:rc|RC|ret|retcode|returncode|exitcode) ?[:=])\s{0,3}(?!12[89]\b|1[3-9]\d)[1-9]\d{0,2}\W{0,6}$"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|(?!=\s{2}|.{0,60}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?:(?:[\w./()-]{1,60}:? ){0,8}?(?i:(?:exit(?:ed)?(?: with)?[ _-]?(?:code|status)|return(?:ed)?[ _-]?(?:code|value))(?: is| was| of(?: [\w./-]{1,40})?)?|(?:end|exit|finish)ed (?:at .{10,40} )?with (?:code|status))\s{0,3}[:=]?|(?:rc|RC|ret|retcode|returncode|exitcode) ?[:=])\s{0,3}(?!12[89]\b|1[3-9]\d)[1-9]\d{0,2}\W{0,6}$"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
@@ -78,7 +78,7 @@ _ROW = re.compile(
 )
 """A row of a table of two columns or more; the boxes that codes draw around an error have one. Of counters: a name and its numbers."""
 _STACK = re.compile(
-    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|frame #\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d{1,7}(?!\d|\]: ))|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
+    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|frame #\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d{1,7}(?!\d|\]: ))|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: |\d{1,3}: 0x[0-9a-f]{4,16}\b|-{3,8} native stack trace",
     re.IGNORECASE,
 )
 """Frames of a stack and their headings."""

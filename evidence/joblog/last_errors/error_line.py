@@ -36,6 +36,7 @@ _ENDED_BY_SIGNAL = re.compile(
 _CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminated\b")
 """The same for a child of the shell's script."""
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
+_RACE = "ThreadSanitizer: "
 _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
 _NO_ERROR = re.compile(own_errors.either(no_errors.HARMLESS), re.IGNORECASE)
 
@@ -78,8 +79,9 @@ def find(record: Record) -> JobFinding | None:
         return None
     if calls_itself_one:
         role = LineRole.EXIT if text.startswith("Execution halted") else None
-        # HDF5 prints the reason below.
+        # HDF5 prints the reason below. A program goes on after a race; only its code at its end may be bad for it.
         detail = {"wrapper": True} if text.endswith("NetCDF: HDF error") else {}
+        detail = {"handled": True, "goes_on": True} if _RACE in text else detail
         return make(languages.FACTS, "program_error", record, role=role, detail=detail)
     bar = _BAR_CUT.match(text)
     if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or _CHILD_TERMINATED.match(text):

@@ -47,15 +47,24 @@ _RESOLVED = re.compile(
     re.IGNORECASE,
 )
 """What the program did instead."""
+_BESIDE = r"(?:metrics?|logg(?:ing|er)|logs?|trac(?:es?|ing)|telemetry|profil(?:es?|ing|er)|monitor(?:ing|s)?|track(?:ing|er)|report(?:s|ing)?|cach(?:e|es|ing)|stat(?:s|istics)|dashboards?|notifications?|alerts|uploads?|plots?|plotting|wandb|tensorboard|mlflow)"
+"""What runs beside the work."""
 _INSTEAD = re.compile(
     r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|(?:start|create|continue|proceed|download|run)(?! (?:no|nothing)\b)|assume|default(?! to nothing\b)|skip|disable|ignore|switch)"
     r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required|(?:is|are|was|were) disabled|problems?|trouble)\b)"
+    rf"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:(?:the|its|all|live|online|remote) )?{_BESIDE}(?: \w{{1,20}})? (?:is|are|was|were|will be|(?:has|have) been) (?:now )?(?:(?:(?:turned|switched) )?off|disabled|skipped|not (?:be )?(?:recorded|logged|reported|collected|sent|uploaded|cached|shown))\b"
+    r"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:running|training|working|going on|carrying on) without\b"
     r"|\bFailed to load image Python extension\b",
     re.IGNORECASE,
 )
 """What the program does instead, in a clause of its own behind the complaint; and torchvision's warning about pictures."""
 _ENDS_ALL_THE_SAME = re.compile(
     r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
+)
+_FALLS_BACK = re.compile(
+    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:using (?:the )?(?:[\w./+-]{1,40} ){1,4}(?:instead(?! of)|attention)\b|instead using\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|falls? back (?:to|on)\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
+    r"|(?!.*(?:error|exception|fail|abort|fatal|exit|cannot|not )).*\b(?:disabled|(?:turned|switched) off)[.!]?$)",
+    re.IGNORECASE,
 )
 _NOUNS = r"errors?|failures?|exceptions?|faults?|critical|severe|alerts?|fatal|nans?"
 _COMPOUND = re.compile(
@@ -88,13 +97,18 @@ def is_resolved(text: str) -> bool:
     return _INSTEAD.search(text) is not None and _ENDS_ALL_THE_SAME.search(text) is None
 
 
+def falls_back(text: str) -> bool:
+    """Whether a program that has printed an exception reports in this line below it what it does instead."""
+    return _FALLS_BACK.match(text) is not None
+
+
 def refuses(text: str) -> bool:
     """Whether a program refuses its input or its options in this sentence, and does nothing else instead."""
     return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None and not is_resolved(text)
 
 
 _WELL = re.compile(
-    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|Step created for|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(

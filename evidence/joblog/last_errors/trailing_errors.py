@@ -11,7 +11,7 @@ from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import closing, error_line, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, sentences
 from probing_cluster.evidence.joblog.messages import languages, python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
@@ -112,6 +112,8 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
+        self._over = False
+        """Whether the command that printed it has ended since."""
         self._steps = 0
         self._frames_behind = 0
         """Lines of the exception's own stack after it, in Java or C++."""
@@ -216,8 +218,11 @@ class TrailingErrors:
                 if self._last is None and not listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
+                elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
+                    self.hold(word)
                 else:
                     self._behind = -1
+                    self._over = self._over or exit_codes.sums_up(word.message)
             return None
         found = python.exception(record)
         found = found and languages.of_runtime(found)
@@ -231,7 +236,7 @@ class TrailingErrors:
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
-        self._traced = 0
+        self._traced, self._over = 0, exit_codes.sums_up(found.message)
         self._progress = progress.LogProgress(self._recent)
 
     def _hold_task(self, found: JobFinding | None) -> None:
@@ -277,6 +282,8 @@ class TrailingErrors:
             return None
         if found.kind not in _LACKS and not found.detail.get("missing"):
             return None
+        if weak.kind == found.kind == "command_not_found":
+            return None  # the later one gave the script its exit code
         if _PART_OF_PACKAGE.search(found.message):
             return None
         self._weak = None
@@ -364,6 +371,13 @@ class TrailingErrors:
             # A line that ends with a colon only announces what follows it.
             announces = found.message.rstrip().endswith(":") or found.detail.get("announced")
             return weak if announces else found
+        if (
+            weak is not None
+            and found is not None
+            and weak.kind == "command_not_found"
+            and (found.kind == weak.kind or exit_codes.tool_of(found.message))
+        ):
+            return replace(found, detail={**found.detail, "lacked_before": weak.message})
         if weak is not None and (found is None or found.kind in _TRAILING_KINDS):
             return weak
         return None if found and at_exit and found.role is not LineRole.ROOT else found

@@ -111,11 +111,14 @@ _KINDS = (
         re.compile(r"illegal instruction|ILLEGAL_?INSTRUCTION|invalid program counter", re.IGNORECASE),
     ),
     ("cuda_device_assert", re.compile(r"device-side assert|ERROR_ASSERT\b|cudaErrorAssert", re.IGNORECASE)),
-    ("cuda_launch_timeout", re.compile(r"launch timed out|LAUNCH_?TIMEOUT", re.IGNORECASE)),
+    (
+        "cuda_launch_timeout",
+        re.compile(r"launch timed out|LAUNCH_?TIMEOUT|launch exceeded timeout", re.IGNORECASE),
+    ),
     (
         "cuda_launch_failure",
         re.compile(
-            r"unspecified launch failure|LAUNCH_FAILED|ErrorLaunchFailure|hardware stack error|HSA_STATUS_ERROR_EXCEPTION",
+            r"unspecified launch failure|LAUNCH_FAILED|^launch failed\b|ErrorLaunchFailure|hardware stack error|HSA_STATUS_ERROR_EXCEPTION",
             re.IGNORECASE,
         ),
     ),
@@ -365,7 +368,7 @@ FAMILY = grammar.LogFamily(
         "CUDA", "cuda", "(error-code ", "Error text: ", "call to cu",
         *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory",
         "OUT_OF_DEVICE", "Memory access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
-        "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", "NVML",
+        "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", " in HIP ", " in OptiX ", "NVML",
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
         "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm",
         "uld not create cu", "GEMM", "launch failure", "cuSolverDN", "HSA_STATUS_ERROR", "Test HIP failure",

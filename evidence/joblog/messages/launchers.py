@@ -36,7 +36,7 @@ _REPLACED = re.compile(
     r"couldn't chdir to [`'](?P<directory>/.{0,1024})': (?P<why>.{1,80}): going to /tmp instead$"
 )
 _SLURM = re.compile(
-    r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-(?P<host>\S{1,253}))?: (?:(?P<level>error|fatal): (?P<text>\S.{0,600})|Job \S{1,40} step creation (?:temporarily|still) disabled, retrying )"
+    r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-(?P<host>\S{1,253}))?: (?:(?P<level>error|fatal): (?P<text>\S.{0,600})|Job (?:\S{1,40} )?step creation (?:temporarily|still) disabled, retrying\b)"
 )
 _GOES_ON = re.compile(
     r"\bignor|\bcontinu|\bdisregard|\bdefault|\bretry|\bdisabl|\bskip|\binstead\b|\bfall(?:ing)? back|\bwarn|\bdeprecat|\bround(?:ed|ing)\b|\bdirect launch\b|going to /tmp|Setting TMPDIR|may (?:already )?exist|should never happen|printing \S{1,40} log|forwarding to child|already (?:com|stop)",

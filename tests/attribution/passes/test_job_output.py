@@ -80,7 +80,9 @@ def test_a_late_reading_reopens_that_attempt_alone_and_once(
     assert judge() == 1
     after = the_verdict(store)
     assert (after.log_read, after.summary) == (True, f"{BY_CODE} Its last line: {LINE}")
-    assert dataclasses.replace(after, log_read=False, summary=BY_CODE, made_at=before.made_at) == before
+    assert ("`grep`" in before.next_step, after.next_step) == (True, "Look at the program's own output.")
+    unread = {"log_read": False, "summary": BY_CODE, "made_at": before.made_at}
+    assert dataclasses.replace(after, **unread, next_step=before.next_step) == before
     report({"stdout": ["epoch 3", LINE]})
     assert judge() == 0
 
@@ -312,6 +314,42 @@ def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
     verdict = the_verdict(store)
     assert verdict.log_read
     assert verdict.summary.partition(" Its last line: ")[2] == quoted
+
+
+@pytest.mark.parametrize(
+    ("line", "is_statement"),
+    [
+        (LINE, True),
+        ("Mesh quality is too low, refusing to go on", True),
+        ("step 40 loss 0.31 lr 0.001", False),
+        ("+ grep -q converged out.txt", False),
+        ("training finished after 3 epochs", False),
+        ("loading the weights of llama-70b ...", False),
+        ("stopped on user's request after 30 steps", True),
+        ("all done", False),
+    ],
+)
+def test_the_programs_own_statement_stands_before_guesses(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    line: str,
+    is_statement: bool,
+) -> None:
+    """Behind a row of progress the script's last command may have failed; a statement may be the reason itself, also of a signal."""
+    report(node="n2")
+    report({"stdout": [line]})
+    report({"stdout": [line]}, job_id=4243)
+    report(job_id=4243, node="n2")
+    store.upsert_attempts([make.attempt(exit_code=1), make.attempt(job_id=4243, exit_code=130)])
+    judge()
+    by_code, by_signal = the_verdict(store), the_verdict(store, 4243)
+    assert ("`grep`" in by_code.next_step) is not is_statement
+    assert by_signal.cause == "rank_killed"
+    assert by_signal.summary.endswith(f" Its last line: {line}")
+    assert by_signal.next_step.startswith("Look at the program's own output first") is is_statement
+    assert "ind out who interrupted it" in by_signal.next_step
 
 
 def test_rows_of_an_agent_that_are_no_logs_spoil_no_verdict(

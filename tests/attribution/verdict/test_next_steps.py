@@ -120,6 +120,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("too_many_open_files", "OSError: [Errno 24] Too many open files: '/etc/passwd'", "ulimit -n"),
         ("address_in_use", "OSError: [Errno 98] Address already in use", "another port"),
         ("program_error", "java.lang.OutOfMemoryError: Java heap space", "-Xmx"),
+        ("program_error", "FATAL ERROR: CALL_AND_RETRY_LAST Allocation failed - JavaScript heap out of memory", "--max-old-space-size"),
         ("program_error", "run.sh: fork: Resource temporarily unavailable", "ulimit -u"),
         ("nccl_system_error", "RuntimeError: NCCL error: unhandled system error", "NCCL_DEBUG=INFO"),
         ("python_consequence", "BrokenProcessPool: A process in the process pool was terminated abruptly", "MaxRSS"),
@@ -151,7 +152,7 @@ def test_a_signal_that_a_job_may_have_asked_for_is_to_be_handled(make):
     assert "sbatch --signal" not in make.judge(attempt=make.attempt(exit_code=0, exit_signal=11)).next_step
 
 
-@pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (25, "ulimit -f"), (1, "`grep`")])
+@pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (1, "`grep`")])
 def test_an_exit_code_that_shows_what_to_do_gets_that_advice(make, code, step):
     assert step in make.judge(attempt=make.attempt(exit_code=code)).next_step
 
@@ -190,6 +191,36 @@ def test_what_the_script_could_not_set_up_stands_beside_the_missing_package(make
     assert "module: command not found; conda: command not found" in v.next_step
     assert "bash -l" in v.next_step
     assert "environment" not in make.judge(gone, attempt=make.attempt(nodes=("n2",))).next_step
+
+
+def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_function_stands_beside_it(make):
+    """A script goes on after a command that its shell did not find: 127 is the code of its last one."""
+    typo = "/var/spool/slurmd/job00012/slurm_script: line 9: pyhton3: command not found"
+    lacked = "/var/spool/slurmd/job00012/slurm_script: line 2: module: command not found"
+    earlier = line_of(make, "command_not_found", lacked.replace("module", "nvidia-smi"), line=3)
+    last = line_of(make, "command_not_found", typo, line=9, lacked_before=lacked)
+    for first in (earlier, last), (last, earlier):
+        v = make.judge(*first, attempt=make.attempt(exit_code=127, nodes=("n2",)))
+        assert "its log says: slurm_script: line 9: pyhton3: command not found" in v.summary
+        assert "(module: command not found)" in v.next_step
+    alone = line_of(make, "command_not_found", typo, line=9)
+    assert (
+        "environment" not in make.judge(alone, attempt=make.attempt(exit_code=127, nodes=("n2",))).next_step
+    )
+
+
+def test_a_command_that_the_script_outlived_stands_beside_the_programs_error(make):
+    """A helper was killed, the work began behind it and failed by itself."""
+    detail = {"role": "exit", "domains": ["user_program"], "first_cause": True}
+    own = line_of(make, "program_error", "validation failed: loss is too high", **detail)
+    killed = "slurm_script: line 3: 4242 Killed ./helper"
+    v = make.judge(own, line_of(make, "oom_kill_suspected", killed, role="exit", survived=True))
+    assert v.cause == "user_error"
+    assert "validation failed" in v.summary
+    assert (
+        "Earlier a signal ended a command of its script, which went on: Killed in `./helper`." in v.next_step
+    )
+    assert "Earlier" not in make.judge(own).next_step
 
 
 def test_a_quoted_line_of_the_script_is_whole_and_without_slurms_directory(make):

@@ -80,16 +80,31 @@ def test_an_error_that_the_output_ends_with_is_named_beside_the_limit(make):
     assert both.next_step == v.next_step
 
 
+@pytest.mark.parametrize(
+    ("reason", "is_held"),
+    [
+        (" (Requested nodes are busy)", True),
+        (" (Memory required by task is not available)", True),
+        ("", True),
+        (" (Required node not available (down, drained or reserved))", False),
+    ],
+)
 @pytest.mark.parametrize(("role", "is_named"), [("symptom", True), ("observation", False)])
-def test_a_step_that_waited_until_the_limit_is_named_beside_it(make, role, is_named):
+def test_a_step_that_waited_until_the_limit_is_named_beside_it(make, role, is_named, reason, is_held):
     """Its resources were held by another step of the job: more time would not help. A step that began at last explains nothing."""
-    words = "srun: Job 6 step creation temporarily disabled, retrying (Requested nodes are busy)"
+    words = f"srun: Job 6 step creation temporarily disabled, retrying{reason}"
     detail = {"role": role, "first_cause": is_named, "line": 1, "behind": 7}
     waited = make.finding("slurm_launch_failed", 0.0, message=words, detail=detail)
     v = make.judge(waited, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
     assert v.cause == "time_limit"
-    assert (words in v.summary) is is_named
-    assert ("before you ask for more time" in v.next_step) is is_named
+    held = " for what other steps of the job held" if is_held else ""
+    named = f"; one of its steps never began: srun waited until then{held}; its log says: {words}."
+    assert v.summary.endswith(named) is is_named
+    assert "with an error" not in v.summary
+    assert "may have ended" not in v.next_step
+    assert ("`srun --overlap`" in v.next_step) is (is_named and is_held)
+    assert ("A longer time limit does not help" in v.next_step) is (is_named and is_held)
+    assert ("before you ask for more time" in v.next_step) is (is_named and not is_held)
 
 
 def test_an_error_in_one_file_beside_steps_in_the_other_did_not_end_the_program(make):

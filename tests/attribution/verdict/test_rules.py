@@ -819,24 +819,73 @@ TERMINATED = "srun: error: n1: task 0: Terminated"
         (143, "process_terminated", TERMINATED, "rank_killed", "ended by signal 15 (SIGTERM)"),
         (2, "interrupted", "KeyboardInterrupt", "rank_killed", "ended by signal 2 (SIGINT)"),
         (130, "interrupted", "KeyboardInterrupt", "rank_killed", "ended by signal 2 (SIGINT)"),
-        (2, "interrupted", "SystemExit: 2", "user_error", "exited with code 2 (of many tools: a wrong"),
+        (2, "interrupted", "SystemExit: 2", "user_error", "exited with code 2 (or 130, SIGINT)"),
         (
-            15,
-            None,
-            "",
-            "user_error",
-            "exited with code 15 (Slurm records the same of a script that ends with 143",
+            1,
+            "interrupted",
+            "KeyboardInterrupt",
+            "rank_killed",
+            "interrupted by signal 2 (SIGINT) and exited with code 1",
         ),
+        (15, None, "", "user_error", "exited with code 15, "),
         (3, None, "", "user_error", "exited with code 3, "),
         (120, None, "", "user_error", "exited with code 120 (of Python: its standard output"),
     ],
 )
 def test_an_exit_code_may_be_a_signals(make, code, kind, line, cause, words):
     """Of a script that ends with 143 Slurm records 15; what the log says of the process decides."""
-    found = [make.finding(kind, message=line)] if kind else []
+    found = [make.finding(kind, message=line, detail={"first_cause": True})] if kind else []
     v = make.judge(*found, attempt=make.attempt(exit_code=code))
     assert (v.cause, words in v.summary) == (cause, True), v.summary
-    assert ("who interrupted it" in v.next_step) is ("SIGINT" in words)
+    assert ("ind out who interrupted it" in v.next_step) is (line == "KeyboardInterrupt")
+    assert "usual meaning" not in v.next_step or cause == "user_error"
+
+
+def test_the_traceback_of_an_interrupt_shows_where_it_met_the_program(make):
+    """It shows no sender; without a frame the log only names the exception."""
+    place = {"frame": "/w/train.py, line 33, in main", "code": "time.sleep(60)"}
+    for code in (2, 130, 1):
+        shown = make.finding(
+            "interrupted", message="KeyboardInterrupt", detail={"first_cause": True, **place}
+        )
+        v = make.judge(shown, attempt=make.attempt(exit_code=code))
+        assert (
+            "its traceback ends in `time.sleep(60)` (/w/train.py, line 33, in main), and does not show who sent the signal"
+            in v.summary
+        )
+        assert "nothing shows" not in v.summary
+        assert shown.event_id in v.evidence
+    bare = make.finding("interrupted", message="KeyboardInterrupt", detail={"first_cause": True})
+    v = make.judge(bare, attempt=make.attempt(exit_code=130))
+    assert v.summary.endswith("; its log says KeyboardInterrupt, not who sent the signal.")
+
+
+@pytest.mark.parametrize(
+    ("line", "limit", "step"),
+    [
+        ('Exception in thread "main" java.lang.OutOfMemoryError: Java heap space', "the heap that Java was given", "-Xmx"),
+        ("java.lang.OutOfMemoryError: GC overhead limit exceeded", "the heap that Java was given", "spark.executor.memory"),
+        ("java.lang.OutOfMemoryError: Metaspace", "the metaspace that Java was given", "-XX:MaxMetaspaceSize"),
+        ("java.lang.OutOfMemoryError: Direct buffer memory", "the direct memory that Java was given", "-XX:MaxDirectMemorySize"),
+        ("java.lang.OutOfMemoryError: unable to create new native thread", "", "ulimit -u"),
+        ("FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", "the heap that JavaScript's engine was given", "--max-old-space-size"),
+        ("PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)", "PHP's memory_limit", "php -d memory_limit"),
+        ("Error: cannot allocate vector of size 7.5 Gb", "", "ulimit -v"),
+        ("MemoryError: Unable to allocate 8.00 TiB for an array", "", "ulimit -v"),
+    ],
+)  # fmt: skip
+def test_the_limit_of_a_runtime_is_raised_there(make, line, limit, step):
+    """Slurm's memory is not what ran out."""
+    refused = make.finding("host_memory_error", message=line, detail={"first_cause": True})
+    v = make.judge(refused)
+    assert v.cause == "oom_host"
+    assert v.summary.startswith(
+        f"The program used up {limit}, and ended: "
+        if limit
+        else "The program asked for more main memory than"
+    )
+    assert step in v.next_step
+    assert ("ulimit -v" in v.next_step) is (step == "ulimit -v")
 
 
 def test_memory_that_a_program_did_not_get_killed_nobody(make):
@@ -861,6 +910,18 @@ def test_what_we_know_of_a_kill_stands_outside_of_what_is_quoted(make):
     assert v.summary.endswith(
         'the kernel killed nothing for lack of memory; its log says: Killed in `python3 -u -c "`.'
     )
+
+
+@pytest.mark.parametrize(("code", "nodes", "quoted"), [(1, 1, True), (137, 1, False), (1, 2, False)])
+def test_the_last_line_stands_beside_a_kill_that_the_job_printed_on_after(make, code, nodes, quoted):
+    """A script that ends with a code of its own may have ended for another reason than its killed helper."""
+    line = "slurm_script: line 3: 4242 Killed                  ./helper"
+    detail = {"first_cause": True, "went_on": "validation failed: loss is too high", "behind": 2}
+    killed = make.finding("oom_kill_suspected", message=line, detail=detail)
+    one = make.attempt(exit_code=code, nodes=("n2", "n3")[:nodes])
+    v = make.judge(killed, attempt=one, watched={})
+    assert v.confidence == "possible"
+    assert ("the job went on, and its last line is: validation failed" in v.summary) is quoted
 
 
 @pytest.mark.parametrize("code", ["memcg", "global"])

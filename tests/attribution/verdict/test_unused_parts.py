@@ -8,7 +8,7 @@ import pytest
 
 from probing_cluster.attribution.verdict import view_builder
 from probing_cluster.attribution.verdict.rules import filesystem
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 SERVER = {"from": "fs1:/export", "type": "nfs4"}
@@ -247,13 +247,24 @@ def test_a_fault_from_before_the_window_is_dated_by_its_event(make):
     assert "19 min before the job started" in v.summary
 
 
+@pytest.mark.parametrize("code", [4, 6, 7, 8, 9, 11, 15, 24, 25])
+def test_a_code_alone_is_no_signal(make, code):
+    """A script may end with any code. Of such a signal the shell prints a line: a log that was read, and has none, excludes it."""
+    attempt = one_node(make, exit_code=code)
+    read, unread = make.judge(attempt=attempt), make.judge(attempt=attempt, watched={})
+    assert read.summary == f"The program exited with code {code}, with no fault beside it."
+    assert f"exited with code {code} (or {128 + code}, SIG" in unread.summary
+    assert {read.next_step, unread.next_step} == {"Look at the program's own output."}
+
+
 @pytest.mark.parametrize(
-    ("code", "signal", "hedged"), [(4, 0, True), (24, 0, True), (25, 0, True), (0, 4, False)]
+    ("code", "signal", "hedged"), [(vocabulary.OF_TIMEOUT, 0, True), (0, 4, False), (0, 25, False)]
 )
 def test_advice_from_a_code_alone_is_only_a_possibility(make, code, signal, hedged):
     """A script may end with any code; a signal that Slurm recorded is one."""
     v = make.judge(attempt=one_node(make, exit_code=code, exit_signal=signal))
     assert v.next_step.startswith("Look at the program's own output first") is hedged
+    assert v.next_step != "Look at the program's own output."
 
 
 def test_advice_from_a_line_of_the_log_needs_no_hedge(make):

@@ -855,3 +855,11 @@ def test_an_exception_is_quoted_with_the_one_that_was_raised_from_it(make):
         v.summary
         == "The program failed by itself: KeyError: 'a', which it raised on as DataExhausted: shard 7 empty."
     )
+
+
+def test_an_exception_of_java_is_quoted_with_the_last_cause_of_its_stack(make):
+    """There its readers look first."""
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True, "caused_by": "java.io.IOException: no input"}  # fmt: skip
+    found = make.finding("program_error", node="n2", message="org.x.JobException: failed", detail=detail)
+    v = make.judge(found, attempt=make.attempt(exit_code=1))
+    assert v.summary == "The program failed by itself: org.x.JobException: failed, caused by java.io.IOException: no input."  # fmt: skip

@@ -189,6 +189,9 @@ def test_a_slurm_that_hangs_is_not_waited_for_longer_than_the_caller_waits(
         ("17_6", "job 17_6 never started: it ended DEADLINE at "),
         ("18", "job 18 is not known"),
         ("21", "while it waited (Slurm's reason: JobHeldUser: held by its owner)"),
+        ("17_3", "job 17_3 never started: it was cancelled by its owner alice"),
+        ("41", "job 17_3 never started: it was cancelled by its owner alice"),
+        ("42", "job 22+1 never started: it was cancelled by its owner alice"),
     ],
 )
 def test_a_job_that_never_started_is_told_to_whom_it_belonged(
@@ -204,6 +207,8 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
         fakes.row_never_started(19, State="CANCELLED", Reason="Dependency"),
         fakes.row_never_started(20, Reason="Dependency"),
         fakes.row_never_started(21, Reason="JobHeldUser"),
+        fakes.row_never_started(41, JobID="17_3"),
+        fakes.row_never_started(42, JobID="22+1"),
     ]
     accounting.run(service)
     found = answer(service, ALICE, ASK | {"job": job})

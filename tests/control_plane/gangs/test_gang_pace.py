@@ -8,6 +8,7 @@ import random
 import gang_rows
 import pytest
 
+from probing_cluster.attribution.gang import slow
 from probing_cluster.control_plane.gangs import gang_pace, rank_rows
 from probing_cluster.core import records
 
@@ -133,3 +134,11 @@ def test_words_of_a_page_cannot_write_on_a_terminal() -> None:
     assert (found.phase, len(found.inside)) == ("train", rank_rows.MAX_WORDS)
     assert "\x1b" not in found.inside
     assert rank_rows.from_json(7, rank_rows.to_json(found)) == found
+
+
+def test_the_rows_of_a_later_service_are_read() -> None:
+    """A command on a login node may be older than the service that answers it."""
+    times = dict.fromkeys(slow.PaceWindow.__dataclass_fields__, 1.0)
+    plain = {"rank": 1, "node": "n1", "pid": 5, "alive": True, "window": {**times, "of_a_later_release": 1}}
+    found = rank_rows.from_json(7, {**plain, "of_a_later_release": 1})
+    assert (found.job_id, found.node, found.window) == (7, "n1", slow.PaceWindow(**times))  # type: ignore[arg-type]

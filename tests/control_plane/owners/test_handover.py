@@ -67,7 +67,7 @@ def test_fields_of_another_release_are_ignored_with_a_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One line, however often the file is read."""
-    caplog.set_level(logging.INFO, "probing.owners")
+    caplog.set_level(logging.INFO, "probing.other_release")
     owed = handover.read(request(), "c", fakes.NOW)
 
     def with_new(kept: queue.QueuedMessage, name: str) -> queue.QueuedMessage:
@@ -113,6 +113,23 @@ def test_the_subject_names_a_task_of_an_array(subject: str, job_id: int, ref: st
     assert isinstance(environment, dict)
     made = request(subject=subject, environment={**environment, "SLURM_JOB_ID": job_id})
     assert handover.read(made, "c", fakes.NOW).ref == job_ref.parse(ref)
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_summary"),
+    [
+        ("Slurm Array Summary Job_id=7_* (12) Name=x Ended, Mixed, ExitCode [0-1]", True),
+        ("Slurm Array Task Job_id=7_3 (12) Name=Slurm Array Summary Job_id=7_* (12) Failed", False),
+        ("Slurm Array Task Job_id=7_3 (12) Name=Array Summary Failed", False),
+    ],
+)
+def test_only_slurms_own_words_make_a_summary(subject: str, is_summary: bool) -> None:
+    """A task whose job's name holds the same words is mailed as that task."""
+    environment = request()["environment"]
+    assert isinstance(environment, dict)
+    of_array = {**environment, "SLURM_JOB_ID": 12, "SLURM_ARRAY_JOB_ID": 7}
+    owed = handover.read(request(subject=subject, environment=of_array), "c", fakes.NOW)
+    assert (owed.array, owed.job_id) == ((True, 7) if is_summary else (False, 12))
 
 
 def test_names_of_mails_sent_long_ago_are_forgotten(mailing: context.Context, box: mail_server.Box) -> None:

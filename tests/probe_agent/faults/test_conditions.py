@@ -59,6 +59,17 @@ def test_restart_of_the_agent_repeats_nothing() -> None:
     assert look(again, after_s=10)[0].detail["recovered"] is True
 
 
+def test_conditions_of_a_later_release_are_known() -> None:
+    """A node that goes back to this release repeats nothing."""
+    tracker = conditions.Tracker(source="mount", boot_id="b")
+    look(tracker, condition())
+    state = json.loads(json.dumps(tracker.to_state()))
+    (row,) = state["active"].values()
+    row["condition"]["of_a_later_release"] = [1]
+    again = conditions.Tracker.from_state("mount", "b", state)
+    assert look(again, condition(), after_s=5) == []
+
+
 def test_reboot_forgets_without_a_recovery() -> None:
     """Nobody saw it end; the next boot's reading speaks for itself."""
     tracker = conditions.Tracker(source="mount", boot_id="b")

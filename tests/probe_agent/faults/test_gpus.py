@@ -89,3 +89,9 @@ def test_inventory_survives_being_stored() -> None:
     """A GPU that is gone at the next start still has a name."""
     assert gpus.Inventory.from_state(SHUFFLED.to_state()) == SHUFFLED
     assert gpus.Inventory.from_state(None) == gpus.Inventory()
+
+
+def test_the_inventory_of_a_later_release_is_known() -> None:
+    """A node that goes back to this release keeps the names of its GPUs."""
+    later = [{**row, "of_a_later_release": [1]} for row in SHUFFLED.to_state()]
+    assert gpus.Inventory.from_state(later) == SHUFFLED

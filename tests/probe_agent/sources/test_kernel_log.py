@@ -207,3 +207,9 @@ def test_the_lag_outlives_a_restart() -> None:
     state = json.loads(json.dumps(host.log.to_state()))
     assert kernel_log.Cursor.from_state(state) == host.log.cursor
     assert host.log.cursor.drift_s == pytest.approx(3.0)
+
+
+def test_the_cursor_of_a_later_release_is_known() -> None:
+    """A node that goes back to this release reads on from where the later one ended."""
+    cursor = kernel_log.Cursor(boot_id="b", seq=7)
+    assert kernel_log.Cursor.from_state({**vars(cursor), "of_a_later_release": [1]}) == cursor

@@ -49,9 +49,29 @@ def _clears_program(found: evidence_view.CaseFinding) -> bool:
     )
 
 
+def _interrupt(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    """Python's report that SIGINT ended the program; None without one."""
+    raised = (f.event for f in view.findings if f.event.kind == "interrupted")
+    return next((e for e in raised if e.message.startswith(_LOGGED_AS[_INT])), None)
+
+
+def _place_of(interrupt: records.HealthEvent) -> str:
+    """Clause with the place of the program that SIGINT met, as the traceback shows it."""
+    frame, code = (phrases.clean(str(interrupt.detail.get(key) or "")) for key in ("frame", "code"))
+    if not frame:
+        return f"its log says {_LOGGED_AS[_INT]}, not who sent the signal"
+    return f"its traceback ends{f' in `{code}`' if code else ''} ({frame}), and does not show who sent the signal"
+
+
 def _sent_signal(view: evidence_view.EvidenceView) -> int:
-    """The signal that the exit code stands for, if the log reports it (for a script's 143 Slurm records 15); else 0."""
+    """The signal that the exit code stands for, if the log reports it (for a script's 143 Slurm records 15); else 0.
+
+    What started a Python program that SIGINT ended may itself exit with 1.
+    """
     code = view.attempt.exit_code or 0
+    interrupt = _interrupt(view)
+    if code == 1 and interrupt is not None and interrupt.detail.get("first_cause") is True:
+        return _INT
     number = code - vocabulary.BY_SIGNAL if code > vocabulary.BY_SIGNAL else code
     logged = any(
         f.event.kind in _ENDS_BY.get(number, ()) or _LOGGED_AS.get(number, "\n") in f.event.message
@@ -74,6 +94,8 @@ def claims_of(
         yield _exit_claim(view, taxonomy.UNKNOWN, weight, *other)
         return
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
+    interrupt = _interrupt(view) if signal == _INT else None
+    exits += [interrupt] if interrupt is not None else []
     evidence = (*exits, *(e for e in _quoted(view) if e not in exits))
     words = _exit_words(view, signal, caught)
     made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
@@ -84,6 +106,8 @@ def claims_of(
         by = (
             f"its log shows that Slurm passed the signal on, not who sent it: {phrases.clean(sent[0].message)}"
             if sent
+            else _place_of(interrupt)
+            if interrupt is not None
             else _NOBODY_SHOWN
         )
         made = claims.replace_claim(
@@ -151,12 +175,17 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
         how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.detail.get('host') or task.node}, before any other)"
     elif aborted := _called_abort(view):
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
+    elif signal == _INT and view.attempt.exit_code == 1:
+        how = f"was interrupted by signal {phrases.signal(signal)} and exited with code 1"
     elif signal:
         how = f"was ended by signal {phrases.signal(signal)}"
     else:
         missing = any(f.event.kind == "command_not_found" for f in view.findings)
+        is_reported = any(f.signature.role is findings.FindingRole.EXIT for f in view.findings)
         code_words = phrases.exit_code(
-            view.attempt.exit_code or 0, command_missing=missing, log_was_read=view.log_was_read
+            view.attempt.exit_code or 0,
+            command_missing=missing,
+            log_was_read=view.log_was_read and not is_reported,
         )
         how = _without_code(view) or f"exited with code {code_words}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
@@ -249,10 +278,15 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         # A watched node's own kernel log says whether that line is true.
         [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
-        [f.event for f in view.findings if f.event.kind in _REFUSALS],
+        # The script went on after an earlier one: its exit code is the last command's.
+        sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
+
+
+def _place(event: records.HealthEvent) -> tuple[bool, int]:
+    return event.detail.get("first_cause") is True, digits.index(event.detail.get("line")) or 0
 
 
 def _beside(view: evidence_view.EvidenceView) -> str:

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probing_cluster.evidence import literals
+from probing_cluster.core.sanitize import literals
 from probing_cluster.evidence.joblog import families
 from probing_cluster.evidence.kernel import reader as kernel
 

@@ -1,0 +1,51 @@
+"""Complaints of script commands that each end with a code of their own: the last one printed gave the script its exit code.
+
+A batch script goes on after a command that failed. Its exit code is its last command's, so an earlier complaint of another command
+ended nothing: 126 and 127 are the shell's, 255 is ssh's, rsync and curl print their codes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+_COMPLAINTS = (
+    (
+        "shell",
+        r"\S{1,300}: (?:line )?\d{1,6}: (?:\S{1,300}: (?:cannot execute\b.{0,60}|.{0,60}Exec format error)|\./\S{1,300}: Permission denied)$",
+    ),
+    ("rsync", r"rsync(?: error)?: \S"),
+    ("curl", r"curl: \(\d{1,3}\) "),
+    (
+        "ssh",
+        r"(?:ssh|scp|kex_exchange_identification): \S|Host key verification failed|(?:\S{1,100}: ){0,2}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)",
+    ),
+)
+_TOOLS = tuple((tool, re.compile(rf"\s{{0,8}}(?:{form})")) for tool, form in _COMPLAINTS)
+_SUM = re.compile(r"\s{0,8}rsync error: ")
+"""rsync's last line; a later complaint is another run's."""
+_OF_SHELL = re.compile(r"\s{0,8}(?:\S{1,300}: line|\S{0,300}sh:|\S{0,300}slurm_script:) \d{1,6}: \S")
+
+
+def tool_of(message: str) -> str:
+    """The command that ends with a code of its own after this complaint; empty for every other line."""
+    return next((tool for tool, form in _TOOLS if form.match(message)), "")
+
+
+def sums_up(message: str) -> bool:
+    """Whether it is the last line of its command: what the same command prints after it belongs to another run."""
+    return _SUM.match(message) is not None
+
+
+def decides(message: str, held: JobFinding, *, over: bool) -> bool:
+    """Whether the command that printed `message` gave the script its exit code, and not the one that printed `held` before it.
+
+    `over`: the command of `held` has ended. An error of the program itself stays: what later commands lack follows from it.
+    """
+    tool, before = tool_of(message), tool_of(held.message)
+    if not tool or (tool == before and not over):
+        return False
+    of_script = progress.is_of_script(held.message) or _OF_SHELL.match(held.message) is not None
+    return bool(before) or of_script or held.kind == "command_not_found"

@@ -1,0 +1,1 @@
+"""Drivers of accelerators other than NVIDIA's own: AMD, nouveau, Intel, Habana."""
