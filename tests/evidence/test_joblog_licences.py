@@ -20,6 +20,8 @@ def first(*lines: str) -> JobFinding:
     [
         ("Unable to connect to license server port@host", "no_server", SITE),
         ("FlexNet Licensing error:-15,570", "no_server", SITE),
+        ("The license server is not responding.", "no_server", SITE),
+        ("Error: no license acquired: timed out waiting for the license server", "no_server", SITE),
         ("ACME LICENSE MANAGER ERROR: The license server is not responding", "no_server", SITE),
         ("Licensed number of users already reached.", "taken", SITE),
         ("Licensing error: -4,132", "taken", SITE),

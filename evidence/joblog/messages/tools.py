@@ -54,6 +54,7 @@ _CONDA = re.compile(
 _LICENCE = re.compile(
     r"(?:[\w.+-]{1,40}: )?(?:Fatal |FATAL )?(?:[A-Z][\w-]{1,40} ){0,2}(?:License checkout failed|LICENSE MANAGER ERROR|(?:FLEXnet|FLEXlm|FlexNet|FlexLM) (?:Licensing )?error ?:)"
     r"|(?:ERROR:? ?|Error:? ?|\W{0,8})(?:Could not|Cannot|Unable to|Failed to|Can't) (?:obtain|check ?out|acquire|get|find|connect to)\b.{0,40}\b[Ll]icen[cs]e"
+    r"|(?:The )?Licen[cs]e (?:server|manager)(?: machine| system)? (?:is|was) (?:down|not respond|unreach|unavail|not (?:running|available))"
     r"|Licensed number of users already reached|No (?:valid )?licen[cs]e (?:found|available)|Licen[cs]e (?:error|expired|has expired|not (?:found|available|valid))"
     r"|\W{0,8}Unexpected licen[cs]e problem|ABAQUS/?\w{0,20} licen[cs]e|\S{0,20}\s?Licensing error: ?-\d",
     re.IGNORECASE,
