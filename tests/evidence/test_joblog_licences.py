@@ -47,5 +47,6 @@ def test_a_heading_takes_the_reason_below_it(below: str) -> None:
 def test_an_exception_about_a_licence_server_is_not_the_programs_alone() -> None:
     frames = ["Traceback (most recent call last):", '  File "a.py", line 5, in <module>', "    solve()"]
     assert first(*frames, "opt.OptError: Failed to connect to token server 'a' (port 4)").domains == SITE
+    assert first(*frames, "RuntimeError: license server is dead").domains == SITE
     for own in ("ValueError: the license field is missing", "KeyError: 'license_server'"):
         assert first(*frames, own).domains == ("user_program",)

@@ -23,7 +23,7 @@ _NO_SERVER = re.compile(
     rf"{_CODE}(?:15|16|17|96|97)\b"
     r"|\b(?:(?:cannot|can't|could not|couldn't|unable to|fail(?:ed)? to) (?:connect|reach|contact|communicate)\b.{0,40}|(?:connect\w{0,3}|contact|reach)\b.{0,40}\bfail\w{0,3} .{0,40})\b(?:licen[cs]e|token|FlexNet|FLEXlm|RLM)\b.{0,20}\b(?:servers?|managers?|daemon)\b"
     r"|\b(?:timed out|time-?out|no (?:answer|response|reply))\b.{0,40}\b(?:licen[cs]e|token) (?:servers?|managers?)\b"
-    r"|\b(?:licen[cs]e|token|FlexNet|FLEXlm|RLM) (?:servers?|managers?|daemon)\b.{0,80}\b(?:down|not respond\w{0,3}|unreachable|unavailable|lost|timed out|time-?out|refused|not (?:been )?(?:started|running|reachable))\b",
+    r"|\b(?:licen[cs]e|token|FlexNet|FLEXlm|RLM) (?:servers?|managers?|daemon)\b.{0,80}\b(?:down|dead|not respond\w{0,3}|unreachable|unavailable|lost|timed out|time-?out|refused|not (?:been )?(?:started|running|reachable))\b",
     re.IGNORECASE,
 )
 _ALL_TAKEN = re.compile(
