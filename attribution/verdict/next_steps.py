@@ -191,7 +191,8 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     """The check that the findings suggest where nothing is proven; empty if the cause's own step is better."""
     winner = ranking.winner
     sure = ranking.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
-    if winner.cause not in ("user_error", taxonomy.UNKNOWN) or sure:
+    by_text = bool(winner.evidence) and all(map(findings.is_finding, winner.evidence))
+    if sure or not (by_text or winner.cause in ("user_error", taxonomy.UNKNOWN)):
         return ""
     ids = {e.event_id for e in winner.evidence}
     checkable = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]

@@ -122,9 +122,10 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return True
     if best.kind in ("program_error", "process_aborted") and best.role is LineRole.EXIT:
         # Right below the end, the process reports a lost peer: in its error stack, or as the thrown exception.
+        apart = new.host != best.host and None not in (new.host, best.host)
         its_own = new.kind in ("peer_lost", "net_ib_error") and new.rank in (None, best.rank)
         thrown = new.role is LineRole.REMOTE and behind == 1
-        if thrown or (its_own and 0 < behind <= _REASON_LINES):
+        if not apart and (thrown or (its_own and 0 < behind <= _REASON_LINES)):
             return True
     if (
         new.detail.get("below_source")
@@ -335,7 +336,6 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
 _LEAST_WAITING = 3
 _SHARE = 8
 """At most one rank in so many may be absent. If more are, the log is more likely incomplete."""
-
 _MOST_ABSENT = 8
 
 

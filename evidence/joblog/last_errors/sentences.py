@@ -109,6 +109,20 @@ def refuses(text: str) -> bool:
     return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None and not is_resolved(text)
 
 
+_WELL = re.compile(
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
+    re.IGNORECASE,
+)
+_NOT_WELL = re.compile(
+    r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
+)
+
+
+def went_well(text: str) -> bool:
+    """Whether the line reports a success."""
+    return any(not _NOT_WELL.search(text[: found.start()]) for found in _WELL.finditer(text))
+
+
 _ABOVE_LINES = 3
 _WARNING = re.compile(
     r"(?:--> FOAM Warning\b.*|Warning messages?:|Message from routine \S{1,60}|[\W_]{0,40}(?:WARNINGS?|Warnings?|NOTE|Note)[\W_]{0,40})$"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence.joblog import chain, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, links, sentences
 from probing_cluster.evidence.joblog.messages import languages, python
@@ -51,6 +51,8 @@ _DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
 """The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
 _OF_TASK = re.compile(r"\b(?:Task|Future) exception was never retrieved$")
 """asyncio's heading. The task is dead, so that a bad exit may come of it."""
+_CAUSED = re.compile(r"Caused by: \S")
+"""The next cause in a trace of a JVM."""
 _HEADING_LINES = 2
 """asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
@@ -171,16 +173,23 @@ class TrailingErrors:
 
         What only hardware can cause stays, as weak as what was handled; so does the same text printed again.
         """
+        heads = chain.heads_ignored(record.text)
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
+        near = near or heads or self._is_of_dropped(record)
         again = record.text.strip()[:_WORDS_CHARS] in self._dropped_words
         if found is None or not (near or again) or _INSIDE.match(record.text):
             return found
-        if python.exception(record) is None:
+        if not heads and python.exception(record) is None:
             return found
         if near and not found.late:
             detail = {**found.detail, "unraised": True}
             return replace(found, role=LineRole.OBSERVATION, detail=detail)
         return replace(found, detail={**found.detail, "handled": True})
+
+    def _is_of_dropped(self, record: Record) -> bool:
+        """Whether it is the next cause in the trace of an exception that was ignored."""
+        near = 0 < self.dropped < record.line <= self.dropped + _LAST_LINES
+        return near and _CAUSED.match(record.text) is not None
 
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """The exception at the end of frames without a head; None for a line that a family recognised."""
@@ -201,6 +210,8 @@ class TrailingErrors:
             if record.rank in self._tasks and not known:
                 self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
+            return None
+        if self._is_of_dropped(record):
             return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
