@@ -274,7 +274,7 @@ _OF_SCRIPT = re.compile(
 _SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
 _SCRIPT_LINES = 2
 _NO_WORDS = re.compile(
-    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
+    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:\+{1,4} )?(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
     re.IGNORECASE,
 )
 """Lines of a launcher, and consequences of a failure."""
@@ -294,12 +294,12 @@ def made_up_for(error: str, text: str) -> bool:
 
 
 _SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|\bDAGScheduler: Job \d{1,9} finished\b|^configure: exit 0$"
 )
 
 
 def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well."""
+    """Whether a launcher (torchrun, DeepSpeed, Ray, Spark) or configure reports that its work ended well."""
     return _SUCCEEDED.search(text) is not None
 
 

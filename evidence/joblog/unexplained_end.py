@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
+from probing_cluster.core import digits, vocabulary
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import closing
+from probing_cluster.evidence.joblog.last_errors import closing, links
 from probing_cluster.evidence.joblog.messages import coordination
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
@@ -124,19 +125,25 @@ def stall(
 
 
 def last_error(
-    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], Sequence[str]]
+    best: JobFinding,
+    held: Sequence[JobFinding],
+    behind: Callable[[int], Sequence[str]],
+    of_one: Callable[[int, int], bool],
 ) -> int | None:
     """Index of the exception with which a single process ended, after others that it had handled; None if `best` stays.
 
     An uncaught exception is printed once, at the end: what the process printed before was handled. Ranks, and programs that
     one script started, print theirs side by side; then the first one counts. An exception that reports something missing may
     follow from an earlier one. A sentence at the end counts after several exceptions of one class.
-    `behind`: the lines of the log after a line.
+    `behind`: the lines of the log after a line; `of_one`: whether the exceptions in two lines can be one process's.
     """
     errors = [f for f in held if f.role is not LineRole.OBSERVATION]
     if len(errors) > 1 and errors[-1].kind == "task_exit" and errors[-1].detail.get("exit_code") == 1:
-        below = errors[-1].line - errors[-2].line
-        errors = errors[:-1] if 0 < below <= _EXIT_LINES else []
+        below, alone = (
+            errors[-1].line - errors[-2].line,
+            digits.is_number(str(errors[-1].detail.get("tasks", "0"))),
+        )
+        errors = errors[:-1] if alone and 0 < below <= _EXIT_LINES else []
         ended = bool(errors)
     else:
         ended = bool(errors) and all(line[:1].isspace() for line in behind(errors[-1].line) if line.strip())
@@ -154,7 +161,7 @@ def last_error(
             last.message
         )
         about = str(best.detail.get("exception", "")).rpartition(".")[2] in last.message
-        chosen = other and not (raised or lacking or about)
+        chosen = other and not (raised or lacking or about) and of_one(best.line, last.line)
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
 
 
@@ -247,3 +254,34 @@ def _launcher_end(held: Sequence[JobFinding], end: int) -> int:
         if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
             return i
     return end
+
+
+_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
+"""Errors of a rank that waits for one that has left."""
+
+
+def _left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of a single task's exit before `best`, the complaint of another rank; None without one.
+
+    A task's output reaches the log before srun reports its end. Exit code 1 does not count: it may belong to a Python exception
+    whose text is lost.
+    """
+    if best.rank is None or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE):
+        return None
+    for i, earlier in enumerate(held):
+        if earlier.line >= best.line:
+            return None
+        code = earlier.detail.get("exit_code")
+        left = (
+            isinstance(code, int) and 1 < code < vocabulary.BY_SIGNAL and not earlier.detail.get("survived")
+        )
+        alone = earlier.rank is not None and earlier.detail.get("tasks") == str(earlier.rank)
+        if earlier.kind == "task_exit" and left and alone and earlier.rank != best.rank:
+            return i
+    return None
+
+
+def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index of the earlier end of another process of which `best` is the complaint; None without one."""
+    left = _left_before(best, held)
+    return links.service_before(best, held) if left is None else left
