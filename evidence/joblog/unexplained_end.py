@@ -208,7 +208,8 @@ def _sums_up(finding: JobFinding) -> bool:
     """Whether a program or a harness reports its bad end, or how many of its units failed, without a reason."""
     if finding.kind != "program_error":
         return False
-    return closing.is_ending(finding.message) or _SUMS_UP.search(finding.message) is not None
+    ends = closing.is_ending(finding.message) or sentences.reports_exit(finding.message, "")
+    return ends or _SUMS_UP.search(finding.message) is not None
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

@@ -138,7 +138,7 @@ def test_a_bad_exit_behind_the_next_unit_brings_the_error_back() -> None:
     for end in (
         "srun: error: n1: task 0: Exited with exit code 1",
         "Error: 1 of 3 trials failed",
-        "sweep finished with exit code 2",
+        "job finished with exit code 2",
     ):
         assert first([*error, *later, end]) == len(error)
 
