@@ -9,7 +9,7 @@ from itertools import pairwise
 from probing_cluster.core import digits, vocabulary
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import closing, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
 from probing_cluster.evidence.joblog.messages import coordination
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
