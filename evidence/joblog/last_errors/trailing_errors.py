@@ -110,6 +110,8 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
+        self._gave_way: JobFinding | None = None
+        """The error that it replaced, because its command gave the script its exit code."""
         self._over = False
         """Whether the command that printed it has ended since."""
         self._steps = 0
@@ -208,7 +210,11 @@ class TrailingErrors:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
                 elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
+                    before = self._last
                     self.hold(word)
+                    self._gave_way = before
+                elif self._last is not None and self._is_of_transfer(word.message, self._last):
+                    self._last, self._gave_way, self._behind = self._gave_way, None, -1
                 else:
                     self._behind = -1
                     self._over = self._over or exit_codes.sums_up(word.message)
@@ -222,10 +228,19 @@ class TrailingErrors:
             self.hold(found)
         return None
 
+    def _is_of_transfer(self, message: str, last: JobFinding) -> bool:
+        """Whether the ssh that printed `last` was only the carrier of a tool that does not decide over the error before."""
+        before = self._gave_way
+        return (
+            before is not None
+            and exit_codes.was_started_by(message, last)
+            and not exit_codes.decides(message, before, over=True)
+        )
+
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
-        self._traced, self._over = 0, exit_codes.sums_up(found.message)
+        self._traced, self._over, self._gave_way = 0, exit_codes.sums_up(found.message), None
         self._progress = progress.LogProgress(self._recent)
 
     def _hold_task(self, found: JobFinding | None) -> None:
