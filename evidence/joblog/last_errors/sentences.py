@@ -47,17 +47,21 @@ _RESOLVED = re.compile(
     re.IGNORECASE,
 )
 """What the program did instead."""
-_BESIDE = r"(?:metrics?|logg(?:ing|er)|logs?|trac(?:es?|ing)|telemetry|profil(?:es?|ing|er)|monitor(?:ing|s)?|track(?:ing|er)|report(?:s|ing)?|cach(?:e|es|ing)|stat(?:s|istics)|dashboards?|notifications?|alerts|uploads?|plots?|plotting|wandb|tensorboard|mlflow)"
-"""What runs beside the work."""
 _INSTEAD = re.compile(
     r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|(?:start|create|continue|proceed|download|run)(?! (?:no|nothing)\b)|assume|default(?! to nothing\b)|skip|disable|ignore|switch)"
     r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required|(?:is|are|was|were) disabled|problems?|trouble)\b)"
-    rf"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:(?:the|its|all|live|online|remote) )?{_BESIDE}(?: \w{{1,20}})? (?:is|are|was|were|will be|(?:has|have) been) (?:now )?(?:(?:(?:turned|switched) )?off|disabled|skipped|not (?:be )?(?:recorded|logged|reported|collected|sent|uploaded|cached|shown))\b"
-    r"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:running|training|working|going on|carrying on) without\b"
+    r"|(?<=\w)[,;] ?(?:(?:so|and|now|thus) )?(?:running|training|working|going on|carrying on) without (?:it|them|this|that|these|those|one|any)\b(?!.{0,80}\b(?:not|fail\w{0,4}|(?:im|un)\w{3,12}|cannot|can't)\b)"
     r"|\bFailed to load image Python extension\b",
     re.IGNORECASE,
 )
 """What the program does instead, in a clause of its own behind the complaint; and torchvision's warning about pictures."""
+_BESIDE = re.compile(
+    r"(?!.*\b(?:(?-i:ERROR|FATAL|CRITICAL|SEVERE)\b|(?:errors?|fatal|critical) ?[:\])]))"
+    r".*?\b(?P<what>metric|log|trac|telemetry|profil|monitor|track|report|cach|stat|dashboard|notification|alert|upload|plot|wandb|tensorboard|mlflow)\w{0,8}\b[^,;]{0,200}"
+    r"[,;] ?(?:(?:so|and|now|thus) )?(?:(?:the|its|all|live|online|remote) )?(?P=what)\w{0,8}(?: \w{1,20})? (?:is|are|was|were|will be|(?:has|have) been) (?:now )?(?:(?:(?:turned|switched) )?off|disabled|skipped|not (?:be )?(?:recorded|logged|reported|collected|sent|uploaded|cached|shown))\b",
+    re.IGNORECASE,
+)
+"""What runs beside the work was not to be had and goes off: both clauses name it. Of anything else such a clause may be the reason, and a line at the level of an error is one."""
 _ENDS_ALL_THE_SAME = re.compile(
     r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
 )
@@ -92,9 +96,10 @@ def is_compound(text: str) -> bool:
     return _COMPOUND.search(text) is not None
 
 
-def is_resolved(text: str) -> bool:
-    """Whether the line reports what the program does instead of what it could not do: it goes on."""
-    return _INSTEAD.search(text) is not None and _ENDS_ALL_THE_SAME.search(text) is None
+def is_resolved(text: str, *, is_error: bool = False) -> bool:
+    """Whether the line reports what the program does instead of what it could not do: it goes on. `is_error`: its logger gave it the level of an error."""
+    goes_on = _INSTEAD.search(text) is not None or (not is_error and _BESIDE.match(text) is not None)
+    return goes_on and _ENDS_ALL_THE_SAME.search(text) is None
 
 
 def falls_back(text: str) -> bool:
