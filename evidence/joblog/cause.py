@@ -252,7 +252,7 @@ class CauseCandidates:
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text)
+        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text, best.message)
         recovers = falls_back or progress.announces_recovery(record.text)
         if near and recovers and not self._is_of_another(record, best):
             best = self._note(self.best, handled=True, goes_on=True)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Reversible
 from itertools import islice
 
+from probing_cluster.evidence import wrapper_lines
+
 _WORDS = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
     r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
@@ -66,10 +68,22 @@ _ENDS_ALL_THE_SAME = re.compile(
     r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
 )
 _FALLS_BACK = re.compile(
-    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:using (?:the )?(?:[\w./+-]{1,40} ){1,4}(?:instead(?! of)|attention)\b|instead using\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|falls? back (?:to|on)\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
+    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:(?P<clear>using (?:the )?(?:[\w./+-]{1,40} ){1,4}instead(?! of)\b|instead using\b|(?:falls?|falling) back (?:to|on)\b)|using (?:the )?(?:[\w./+-]{1,40} ){1,4}attention\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
     r"|(?!.*(?:error|exception|fail|abort|fatal|exit|cannot|not )).*\b(?:disabled|(?:turned|switched) off)[.!]?$)",
     re.IGNORECASE,
 )
+_LACKED = re.compile(
+    r"No module named '(?P<module>[\w.-]{1,200})'|cannot import name '(?P<name>\w{1,200})' from '(?P<of>[\w.-]{1,200})'"
+)
+_BACKENDS = re.compile(
+    r"attention|attn|flash|sdpa|triton|xformers|apex|bitsandbytes|deepspeed|tensorrt|transformer.engine|inductor|dynamo|cudnn|nccl|gloo|fused",
+    re.IGNORECASE,
+)
+"""Parts that a program replaces by others."""
+_SAME = {"attn": "attention"}
+_WORDS_OF_NAMES = re.compile(r"[A-Za-z\d]{3,60}")
+_PARTS_OF_NAME = re.compile(r"[._-]")
+_NAME_CHARS = 3
 _NOUNS = r"errors?|failures?|exceptions?|faults?|critical|severe|alerts?|fatal|nans?"
 _COMPOUND = re.compile(
     rf"^(?:(?!\b(?:{_NOUNS})\b).){{0,200}}\b(?:{_NOUNS})[ -](?:check(?:s|ing)?|correct(?:ion|ing)|handl(?:ing|ers?)|report(?:s|ing)?|log(?:s|ging)?|counters?|counts?|budget|rates?|estimat\w{{1,4}}|bars?|norms?|metrics?|toleran\w{{2,3}}|thresholds?|detection|recovery|propagation|analysis|model|bounds?|terms?|margins?"
@@ -102,9 +116,28 @@ def is_resolved(text: str, *, is_error: bool = False) -> bool:
     return goes_on and _ENDS_ALL_THE_SAME.search(text) is None
 
 
-def falls_back(text: str) -> bool:
-    """Whether a program that has printed an exception reports in this line below it what it does instead."""
-    return _FALLS_BACK.match(text) is not None
+def falls_back(text: str, exception: str) -> bool:
+    """Whether a program that has printed `exception` reports in this line below it what it does instead.
+
+    What is switched to or off must be what the exception lacked; a program reports such settings at every start.
+    """
+    found = _FALLS_BACK.match(text)
+    if found is None or wrapper_lines.is_wrapper_line(text):
+        return False
+    return found["clear"] is not None or not _named(text).isdisjoint(_lacked(exception))
+
+
+def _named(text: str) -> set[str]:
+    words = {word.lower() for word in _WORDS_OF_NAMES.findall(text)} | set(map(str.lower, _BACKENDS.findall(text)))
+    return {_SAME.get(word, word) for word in words}
+
+
+def _lacked(exception: str) -> set[str]:
+    """The module that it did not find, and backends that it names."""
+    found = _LACKED.search(exception)
+    names = [name for name in found.groups() if name] if found else []
+    parts = {p.lower() for name in names for p in _PARTS_OF_NAME.split(name) if len(p) >= _NAME_CHARS}
+    return {_SAME.get(p, p) for p in parts | set(map(str.lower, _BACKENDS.findall(exception)))}
 
 
 def refuses(text: str) -> bool:
