@@ -95,6 +95,12 @@ class CauseCandidates:
         """The best candidate, as long as nothing is settled."""
         return None if self.best is None or self.settled else self.held[self.best]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no cause so far, or only a command of the script that died before its work began."""
+        best = self.candidate
+        return self.best is None or (best is not None and progress.work_began(best, self._progress))
+
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = gpu_hardware.named(finding)
@@ -103,11 +109,17 @@ class CauseCandidates:
         if self.settled:
             self.held.append(finding)
             return
-        if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
+        if self.best is not None and self.is_open:
+            if unexplained_end.is_own_statement(finding):
+                self._survived(listed=True)
+            elif unexplained_end.lacks(finding):  # perhaps what the command did not write
+                finding = replace(finding, role=LineRole.OBSERVATION)
+        elif finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
-        self._not_survived(finding)
+        if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
+            self._not_survived()
         self.held.append(finding)
         if finding.role is LineRole.END:
             self._next_job(finding)
@@ -245,8 +257,6 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
-            elif progress.work_began(best, self._progress):
-                self._survived(doubted=self.best, listed=True)
             return
         raised = best.kind in ("python_exception", "import_error")
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
@@ -310,12 +320,10 @@ class CauseCandidates:
         self._forget()
         self._doubted, self._chars = doubted, chars
 
-    def _not_survived(self, finding: JobFinding) -> None:
-        """`finding` may show that other ranks went on after a doubted failure, and the failed one did not."""
-        if self._doubted is None or not unexplained_end.follows(finding, self.held[self._doubted]):
-            return
+    def _not_survived(self) -> None:
+        """An unexplained bad exit follows a doubted failure at once: other ranks went on, this one did not."""
         index, self._doubted = self._doubted, None
-        if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
+        if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):
@@ -382,13 +390,8 @@ class CauseCandidates:
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            detail = (
-                {**best.detail, "goes_on": True}
-                if unexplained_end.is_endless(best, self.held)
-                else best.detail
-            )
-            if raised_as := chain.raised_as(best, self.held):
-                detail = {**detail, "raised_as": raised_as}
+            best = unexplained_end.with_endless(best, self.held)
+            detail = chain.with_raised(best, self.held).detail
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}
             self.held[self.best] = replace(best, first_cause=True, detail=detail)

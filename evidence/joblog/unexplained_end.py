@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
@@ -139,9 +140,25 @@ def last_error(
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
 
 
-def is_endless(best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether the program printed exceptions of `best`'s class so often that it must have gone on after each."""
-    return "exception" in best.detail and len(held) >= _ENDLESS and _n_alike(best, held) >= _ENDLESS
+def with_endless(best: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
+    """`best`, with `goes_on` if the program printed exceptions of its class so often that it must have gone on after each."""
+    if "exception" not in best.detail or len(held) < _ENDLESS or _n_alike(best, held) < _ENDLESS:
+        return best
+    return replace(best, detail={**best.detail, "goes_on": True})
+
+
+def is_own_statement(finding: JobFinding) -> bool:
+    """Whether a program states an error of its own, and not that it lacks what a command before it may not have written."""
+    states = finding.role is LineRole.ROOT or finding.kind == "program_error"
+    return states and not lacks(finding) and not finding.detail.get("handled")
+
+
+def lacks(finding: JobFinding) -> bool:
+    """Whether a program did not find something."""
+    missing = finding.detail.get("exception") in precedence.MISSING
+    return finding.domains == grammar.USER and (
+        missing or precedence.LACKING.search(finding.message) is not None
+    )
 
 
 def _is_single(errors: Sequence[JobFinding], best: JobFinding) -> bool:
@@ -169,13 +186,6 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
         if not of_another and progress.reports_success(record.text):
             return True
     return False
-
-
-def follows(finding: JobFinding, doubted: JobFinding) -> bool:
-    """Whether `finding` may come of `doubted`: an exit without a reason of a failure, a lost peer of a process that a signal ended."""
-    if doubted.role is LineRole.EXIT:
-        return finding.role is LineRole.REMOTE
-    return finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE)
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

@@ -63,4 +63,6 @@ def decides(message: str, held: JobFinding, *, over: bool) -> bool:
 
 def was_started_by(message: str, held: JobFinding) -> bool:
     """Whether the tool that printed `message` had started the ssh that printed `held`."""
-    return tool_of(held.message) == "ssh" and tool_of(message) in _CLEAN_UP and _LOST.match(message) is not None
+    return (
+        tool_of(held.message) == "ssh" and tool_of(message) in _CLEAN_UP and _LOST.match(message) is not None
+    )

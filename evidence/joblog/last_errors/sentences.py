@@ -128,7 +128,9 @@ def falls_back(text: str, exception: str) -> bool:
 
 
 def _named(text: str) -> set[str]:
-    words = {word.lower() for word in _WORDS_OF_NAMES.findall(text)} | set(map(str.lower, _BACKENDS.findall(text)))
+    words = {word.lower() for word in _WORDS_OF_NAMES.findall(text)} | set(
+        map(str.lower, _BACKENDS.findall(text))
+    )
     return {_SAME.get(word, word) for word in words}
 
 
