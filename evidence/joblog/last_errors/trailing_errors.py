@@ -206,7 +206,8 @@ class TrailingErrors:
                 return None
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 listed = record.text.split()[:3] == self._listed or self.outlived(word.message)
-                if self._last is None and not listed:
+                raced = self._is_race_held() and not error_line.is_race(word)
+                if (self._last is None or raced) and not listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
                 elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
@@ -224,9 +225,16 @@ class TrailingErrors:
         if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
-        if found and (self._last is None or headed) and not python.is_handled(record.text):
+        if (
+            found
+            and (self._last is None or headed or self._is_race_held())
+            and not python.is_handled(record.text)
+        ):
             self.hold(found)
         return None
+
+    def _is_race_held(self) -> bool:
+        return self._last is not None and error_line.is_race(self._last)
 
     def _is_of_transfer(self, message: str, last: JobFinding) -> bool:
         """Whether the ssh that printed `last` was only the carrier of a tool that does not decide over the error before."""
