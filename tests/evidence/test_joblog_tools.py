@@ -108,6 +108,7 @@ FIRST = [
     (f"{CP}\n{SSH}\n{RSYNC_LOST}\n{RSYNC_255}", 2, "program_error"),
     # What a script copies or reports at its end, with the code of its program in hand.
     *((f"{missing}\n{tool}", 1, "command_not_found") for missing in (MPIRUN,) for tool in (CURL, f"{RSYNC}\n{RSYNC_END}", "scp: /out/x: No such file or directory", f"{SSH}\n{RSYNC_LOST}\n{RSYNC_255}", f"{CP}\n{CURL}", "mail: cannot send message: Process exited with a non-zero status")),
+    *((f"{MPIRUN.replace('mpirun', 'module')}\n{tool}", 1, "command_not_found") for tool in (CURL, f"{RSYNC}\n{RSYNC_END}")),
     *((f"{NOT_STARTED}\n{tool}", 1, "program_error") for tool in (CURL, f"{RSYNC}\n{RSYNC_END}", f"{SSH}\n{RSYNC_LOST}\n{RSYNC_255}")),
     (f"{SSH}\n{RSYNC}\n{RSYNC_END}", 1, "program_error"),
     # The program's own error stays: there was nothing to copy after it.

@@ -387,7 +387,7 @@ class TrailingErrors:
             weak is not None
             and found is not None
             and weak.kind == "command_not_found"
-            and (found.kind == weak.kind or exit_codes.tool_of(found.message))
+            and (found.kind == weak.kind or exit_codes.decides(found.message, weak, over=True))
         ):
             return replace(found, detail={**found.detail, "lacked_before": weak.message})
         if weak is not None and (found is None or found.kind in _TRAILING_KINDS):
