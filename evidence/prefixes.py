@@ -285,7 +285,6 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
         )
     for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
         found = pattern.match(text)
-        # What a program in a container writes begins with paths of its own.
         if found and (not line.contained or _OPENING.match(text, found.end())):
             return replace(line, message=text[found.end() :])
     return None

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
@@ -36,8 +35,6 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_LAST_CHARS = 200
-_WORDS = re.compile(r"\w")
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _ANNOUNCED_LINES = 3
@@ -95,6 +92,12 @@ class CauseCandidates:
         """The best candidate, as long as nothing is settled."""
         return None if self.best is None or self.settled else self.held[self.best]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no cause so far, or only a command of the script that died before its work began."""
+        best = self.candidate
+        return self.best is None or (best is not None and progress.work_began(best, self._progress))
+
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = teardown.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
@@ -105,7 +108,12 @@ class CauseCandidates:
             return
         best, begun = self.candidate, self._progress.units.begun > 0
         of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
-        if finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
+        if self.best is not None and self.is_open:
+            if unexplained_end.is_own_statement(finding):
+                self._survived(listed=True)
+            elif unexplained_end.lacks(finding):  # perhaps what the command did not write
+                finding = replace(finding, role=LineRole.OBSERVATION)
+        elif finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
             self._survived()
         self._progress.units.failed(finding)
         if finding.role is LineRole.EXIT:
@@ -249,14 +257,12 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
-            elif progress.work_began(best, self._progress):
-                self._survived(doubted=self.best, listed=True)
             return
         raised = best.kind in ("python_exception", "import_error")
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text)
+        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text, best.message)
         recovers = falls_back or progress.announces_recovery(record.text)
         if near and recovers and not self._is_of_another(record, best):
             best = self._note(self.best, handled=True, goes_on=True)
@@ -315,8 +321,8 @@ class CauseCandidates:
         self._doubted, self._chars = doubted, chars
 
     def _not_survived(self, finding: JobFinding) -> None:
-        """`finding` may show that other ranks went on after a doubted failure, and the failed one did not."""
-        if self._doubted is None or not unexplained_end.follows(finding, self.held[self._doubted]):
+        """A bad exit or a sum of failures may follow a doubted failure at once: others went on, this one did not."""
+        if self._doubted is None or not unexplained_end.sums_up(finding):
             return
         index, self._doubted = self._doubted, None
         if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
@@ -374,12 +380,7 @@ class CauseCandidates:
         if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
             self.best = None
         elif lines:
-            more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
-            raised = {f.message.strip() for f in self.held if f.detail.get("chained")}
-            words = (line for line in lines if _WORDS.search(line) and line.strip() not in raised)
-            if own := [line for line in words if not wrapper_lines.is_wrapper_line(line)]:
-                more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
-            self._note(self.best, **more)
+            self._note(self.best, **unexplained_end.words_behind(lines, self.held))
 
     def settle(self) -> list[JobFinding]:
         """Release all findings; the first call marks the first cause."""
@@ -387,10 +388,8 @@ class CauseCandidates:
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            endless = {"goes_on": True} if unexplained_end.is_endless(best, self.held) else {}
-            detail = {**best.detail, **endless}
-            if raised_as := chain.raised_as(best, self.held):
-                detail = {**detail, "raised_as": raised_as}
+            best = unexplained_end.with_endless(best, self.held)
+            detail = chain.with_raised(best, self.held).detail
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}
             self.held[self.best] = replace(best, first_cause=True, detail=detail)

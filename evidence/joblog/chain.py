@@ -256,14 +256,15 @@ class ExceptionChain:
         return found
 
 
-def raised_as(best: JobFinding, held: Sequence[JobFinding]) -> str:
-    """The message of the last exception in `held` that was raised from `best`; empty without one."""
+def with_raised(best: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
+    """`best`, with the message of the last exception in `held` that was raised from it."""
     last = best
     for later in held if "exception" in best.detail else ():
         began = later.detail.get("chained")
         if began and began <= best.line < later.line and later.rank == best.rank:
             last = later
-    return "" if last.message == best.message else sanitize.clean(last.message, _MESSAGE_CHARS)
+    raised = "" if last.message == best.message else sanitize.clean(last.message, _MESSAGE_CHARS)
+    return replace(best, detail={**best.detail, "raised_as": raised}) if raised else best
 
 
 def placed(found: JobFinding | None, last: JobFinding | None) -> JobFinding | None:

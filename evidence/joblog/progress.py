@@ -386,9 +386,9 @@ class AfterExit:
 
 
 def work_began(ended: grammar.JobFinding, since: LogProgress) -> bool:
-    """Whether the script's work began only after `ended`, a command of it that a signal ended: that was a helper.
+    """Whether work began only after `ended`, a command of the script that a signal ended: that may have been a helper.
 
-    SIGKILL takes the lines with it that a process had buffered, so these are another's.
+    It may as well have been the program, with a file of its own for its output, and the work a step behind it.
     """
     of_script = _SCRIPTS_COMMAND.search(ended.message) is not None
     return of_script and not since.at_work and since.steps >= _STEPS_BEGUN

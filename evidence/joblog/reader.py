@@ -240,7 +240,7 @@ class JobLogReader:
         ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
         if ended or finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
-        if self._candidates.best is None and (word := self._tail.reason_for(finding)):
+        if self._candidates.is_open and (word := self._tail.reason_for(finding)):
             self._candidates.add(word)
         if finding.role is LineRole.END:
             self._candidates.take_stall(finding.line, self._tail.only_lists, ended=finding.kind)
@@ -249,7 +249,7 @@ class JobLogReader:
     def _take_last(self, *, at_exit: bool = False) -> None:
         """Take the held trailing error: only the end followed it."""
         if last := self._trailing.take_last(at_exit=at_exit):
-            if self._candidates.best is None and (word := self._tail.reason_for(last)):
+            if self._candidates.is_open and (word := self._tail.reason_for(last)):
                 self._candidates.add(word)
             self._candidates.add_last(last)
 
@@ -373,7 +373,8 @@ class JobLogReader:
             self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._candidates.add(python.cut_off(self._cut_off[1]))
-        word = None if self._candidates.settled else self._tail.final_error(self._candidates.candidate)
+        best = None if self._candidates.is_open else self._candidates.candidate
+        word = None if self._candidates.settled else self._tail.final_error(best)
         if word and not self._trailing.outlived(word.message):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)

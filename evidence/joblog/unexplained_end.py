@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
-from probing_cluster.core import digits, vocabulary
+from probing_cluster.core import digits, sanitize, vocabulary
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
@@ -21,6 +24,8 @@ _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _HEAD_LINES = 2
 _OFTEN = 3
+_LAST_CHARS = 200
+_WORDS = re.compile(r"\w")
 _ENDLESS = 1_000
 """A program that printed an exception so often handled it each time."""
 _EXCEPTIONS = frozenset({"python_exception", "import_error"})
@@ -54,7 +59,7 @@ def is_of_next(new: JobFinding, best: JobFinding) -> bool:
     Each attempt may end by the same error, but for its numbers. A machine that failed in one unit may fail otherwise in
     the next, and a unit may lack what the last one should have made: then the first error stays.
     """
-    if "hardware" in best.domains or _sums_up(new) or not progress.can_be_survived(best):
+    if "hardware" in best.domains or sums_up(new) or not progress.can_be_survived(best):
         return False
     if None not in (new.rank, best.rank) and new.rank != best.rank:
         return False
@@ -165,9 +170,25 @@ def last_error(
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
 
 
-def is_endless(best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether the program printed exceptions of `best`'s class so often that it must have gone on after each."""
-    return "exception" in best.detail and len(held) >= _ENDLESS and _n_alike(best, held) >= _ENDLESS
+def with_endless(best: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
+    """`best`, with `goes_on` if the program printed exceptions of its class so often that it must have gone on after each."""
+    if "exception" not in best.detail or len(held) < _ENDLESS or _n_alike(best, held) < _ENDLESS:
+        return best
+    return replace(best, detail={**best.detail, "goes_on": True})
+
+
+def is_own_statement(finding: JobFinding) -> bool:
+    """Whether a program states an error of its own, and not that it lacks what a command before it may not have written."""
+    states = finding.role is LineRole.ROOT or finding.kind == "program_error"
+    return states and not lacks(finding) and not finding.detail.get("handled")
+
+
+def lacks(finding: JobFinding) -> bool:
+    """Whether a program did not find something."""
+    missing = finding.detail.get("exception") in precedence.MISSING
+    return finding.domains == grammar.USER and (
+        missing or precedence.LACKING.search(finding.message) is not None
+    )
 
 
 def _is_single(errors: Sequence[JobFinding], best: JobFinding) -> bool:
@@ -197,19 +218,27 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
     return False
 
 
-def follows(finding: JobFinding, doubted: JobFinding) -> bool:
-    """Whether `finding` may come of `doubted`: an exit or a sum without a reason of a failure, a lost peer of a process that a signal ended."""
-    if doubted.role is LineRole.EXIT:
-        return finding.role is LineRole.REMOTE
-    return _sums_up(finding) or (finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE))
-
-
-def _sums_up(finding: JobFinding) -> bool:
-    """Whether a program or a harness reports its bad end, or how many of its units failed, without a reason."""
+def sums_up(finding: JobFinding) -> bool:
+    """Whether a launcher, a program or a harness reports a bad end, or how many of its units failed, without a reason."""
+    if finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
+        return True
     if finding.kind != "program_error":
         return False
     ends = closing.is_ending(finding.message) or sentences.reports_exit(finding.message, "")
     return ends or _SUMS_UP.search(finding.message) is not None
+
+
+def words_behind(lines: Sequence[str], held: Sequence[JobFinding]) -> dict[str, Any]:
+    """How many `lines` the job printed after its first cause, the last one, and the last that no wrapper printed."""
+    more: dict[str, Any] = {
+        "behind": len(lines),
+        "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS),
+    }
+    raised = {f.message.strip() for f in held if f.detail.get("chained")}
+    words = (line for line in lines if _WORDS.search(line) and line.strip() not in raised)
+    if own := [line for line in words if not wrapper_lines.is_wrapper_line(line)]:
+        more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
+    return more
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:

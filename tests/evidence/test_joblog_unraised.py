@@ -274,3 +274,8 @@ def test_a_data_race_counts_at_the_end_of_the_log_only() -> None:
     assert (found.message, found.detail["goes_on"]) == (race, True)
     assert message(race, *work, last) == last
     assert message(race, *work) is None
+    assert message(race, last) == race
+    for own in ("ERROR: mesh is broken", "ValueError: mesh is broken", "mesh.dat: No such file or directory"):
+        assert message(race, own) == message(race, "closing", own) == message(race, last, own) == own
+        assert message(own, race) == own
+    assert message(race, "Segmentation fault (core dumped)") == "Segmentation fault (core dumped)"
