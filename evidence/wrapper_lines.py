@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from probing_cluster.core.catalogue import slurm_lines
+
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d)?"
 _WRAPPER = re.compile(
     r"(?:g?make|ninja|conda|mamba|module|lmod|wandb|srun|slurmstepd|slurmd|sbatch|singularity|apptainer|docker|podman|time|timeout|env)(?:\[\d{1,6}\])?(?::|\b.{0,40}\berror\b)"
@@ -22,8 +24,6 @@ _WRAPPER = re.compile(
     # A key of an epilog's report on the job.
     r"|(?:[\w()/-]{1,20} ){0,4}(?i:time|memory|mem|cpus?|gpus?|cores?|swap|process(?:es)?|threads|nodes?|hosts?|nodelist|job(?:[ _]?id)?|jobname|state|status|cluster|user(?:/group)?|account|partition|efficiency|elapsed|wall-?(?:clock|time)|utili[sz]ed|rank|exitcode|error_file|traceback|pid|directory|start(?:ed)?|end(?:ed)?)(?: (?:used|reserved|utilized|efficiency|time|at))?\s{0,20}[:=](?:\s|$)"
 )
-_END_OF_NODE = re.compile(r"Node\.js v\d{1,3}\.\d{1,3}\.\d{1,3}\S{0,40}\s*$")
-"""The last line of Node.js's report of an uncaught error; frames and fields of the error stand above it."""
 _CONTINUED = re.compile(r"\s")
 
 
@@ -34,5 +34,5 @@ def is_wrapper_line(text: str) -> bool:
 
 def behind_node(lines: Sequence[str]) -> Sequence[str]:
     """Those of `lines`, which follow an error, that are not of Node.js's report of it."""
-    ended = next((i for i in reversed(range(len(lines))) if _END_OF_NODE.match(lines[i])), -1)
+    ended = next((i for i in reversed(range(len(lines))) if slurm_lines.END_OF_NODE.match(lines[i])), -1)
     return lines[ended + 1 :]

@@ -15,12 +15,11 @@ from probing_cluster.control_plane.outbox import queue
 from probing_cluster.core import digits, errors, records, settings
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.sending import headers
+from probing_cluster.slurm_plugins.hooks import mail_program
 
 KIND = "owed"
 MOST_CHARS = 1000
 _REQUEUED = "Requeued"
-_ARRAY_SUMMARY = "Slurm Array Summary Job_id="
-"""How Slurm's subject begins for a whole array; behind it stands the job's name, which may hold any words."""
 _ARRAY_TASK = re.compile(r"Slurm Array Task Job_id=(\d{1,10}_\d{1,10}) \((\d{1,10})\) ", re.ASCII)
 """How Slurm's subject begins for one task of an array: as squeue names it, and its raw id."""
 
@@ -119,7 +118,7 @@ def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:
         raise errors.UsageError("the mail names no job, or its subject is too long")
     if environment.get("SLURM_CLUSTER_NAME", cluster) != cluster:
         raise errors.UsageError("the mail is of another cluster")
-    array = array_id is not None and subject.startswith(_ARRAY_SUMMARY)
+    array = array_id is not None and subject.startswith(mail_program.ARRAY_SUMMARY)
     return OwedMail(
         job_id=array_id if array and array_id is not None else job_id,
         restart_count=_number(environment.get("SLURM_JOB_RESTART_COUNT")) or 0,

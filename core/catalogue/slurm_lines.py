@@ -21,8 +21,10 @@ _OF_SLURM = re.compile(r"(?:\d{1,6}: )?(?:slurmstepd(?:-[\w.-]{1,253})?|srun|slu
 _A_WORD = re.compile(r"[^\W\d_]{2}")
 
 
-_END_OF_NODE = re.compile(r"Node\.js v\d{1,3}\.\d{1,3}\.\d{1,3}\S{0,40}\s*$")
-_CARET = re.compile(r"\s{0,4000}\^{1,4000}\s*$")
+END_OF_NODE = re.compile(r"Node\.js v\d{1,3}\.\d{1,3}\.\d{1,3}\S{0,40}\s*$")
+"""The last line of Node.js's report of an uncaught error; frames and fields of the error stand above it."""
+CARET = re.compile(r"\s{0,4000}\^{1,4000}\s*$")
+"""The line of carets below a line of source, which says where in it the error is."""
 
 
 def last_of_program(lines: Sequence[str]) -> str:
@@ -34,8 +36,8 @@ def last_of_program(lines: Sequence[str]) -> str:
     last = next((i for i in reversed(range(len(own))) if _A_WORD.search(own[i])), None)
     if last is None:
         return ""
-    if _END_OF_NODE.match(own[last]):
-        caret = next((i for i in reversed(range(last)) if _CARET.match(own[i])), -1)
+    if END_OF_NODE.match(own[last]):
+        caret = next((i for i in reversed(range(last)) if CARET.match(own[i])), -1)
         below = range(caret + 1, last) if caret >= 0 else reversed(range(last))
         last = next((i for i in below if _A_WORD.search(own[i])), last)
     return own[last].strip()

@@ -1,6 +1,6 @@
 """Keys that their makers begin alike, and addresses whose path is a secret: known by their form, whatever stands beside them.
 
-The prefixes are those that gitleaks and detect-secrets list, as far as they are a maker's own and long enough not to begin words.
+Prefixes and lengths are those that gitleaks and detect-secrets list, as far as a prefix is a maker's own and long enough not to begin words.
 """
 
 from __future__ import annotations
@@ -9,32 +9,53 @@ import re
 
 from probing_cluster.core.sanitize import literals
 
-_DASHED = (
-    "sk-", "glpat-", "gldt-", "glft-", "glsoat-", "glrt-", "glptt-", "glagent-", "gloas-", "glcbt-", "glimt-", "glffct-", "xapp-", "pypi-",
-    "nvapi-", "pplx-", "xai-", "tskey-", "xkeysib-", "GOCSPX-", "PMAK-", "pul-", "sq0atp-", "sq0csp-", "sk-ant-", "AGE-SECRET-KEY-",
-)  # fmt: skip
-_UNDERSCORED = (
-    "hf_", "api_org_", "github_pat_", "wandb_v1_", "npm_", "gsk_", "r8_", "dckr_pat_", "dckr_oat_", "lin_api_", "ntn_", "dop_v1_", "doo_v1_",
-    "dor_v1_", "glc_", "glsa_", "sgp_", "pscale_tkn_", "pscale_pw_", "pscale_oauth_", "rubygems_", "whsec_", "sntrys_", "sntryu_", "shpat_",
-    "shpca_", "shppa_", "shpss_", "ops_eyJ",
-)  # fmt: skip
-_DOTTED = ("hvs.", "hvb.", "hvr.", "SG.", "ya29.")
-_RUNNING_ON = ("AIza", "AKIA", "ASIA", "ABIA", "LTAI", "AKCp", "dapi", "ATATT3", "eyJ")
-"""Prefixes with no sign behind them; a word can begin so by chance."""
-_SETS = (
-    *(f"gh{kind}_" for kind in "pousr"),
-    *(f"xox{kind}-" for kind in "abeoprs"),
-    *(f"{kind}k_{stage}_" for kind in "sr" for stage in ("live", "test", "prod")),
+_LETTERS, _MIXED = 20, 8
+"""Least length of a random part of a key: of letters or digits alone, and of both."""
+_RANDOM_PART = (
+    rf"(?:[A-Za-z0-9]{{0,64}}[_-]){{0,16}}?(?:[A-Za-z0-9]{{{_LETTERS}}}"
+    rf"|(?=[A-Za-z]{{0,{_LETTERS}}}[0-9])(?=[0-9]{{0,{_LETTERS}}}[A-Za-z])[A-Za-z0-9]{{{_MIXED}}})"
 )
-_PREFIXES = (*_DASHED, *_UNDERSCORED, *_DOTTED, *_RUNNING_ON, *_SETS)
+"""Names that only begin alike have none: `hf_hub_download`, `sk-learn-contrib`, `hf_run_20240501`."""
+_FORMS: dict[str, tuple[str, ...]] = {
+    _RANDOM_PART: (
+        "sk-", "glpat-", "gldt-", "glft-", "glsoat-", "glrt-", "glptt-", "glagent-", "gloas-", "glcbt-", "glimt-", "glffct-", "pypi-", "tskey-",
+        "hf_", "github_pat_", "wandb_v1_", "npm_", *(f"gh{kind}_" for kind in "pousr"), *(f"{kind}k_{stage}_" for kind in "sr" for stage in ("live", "test", "prod")),
+    ),
+    rf"(?:[0-9]{{1,16}}-|{_RANDOM_PART})": ("xapp-", *(f"xox{kind}-" for kind in "abeoprs")),
+    rf"(?=[\w-]{{16}}){_RANDOM_PART}": ("AIza",),
+    r"(?=[0-9]{0,11}[A-Z])[A-Z0-9]{12}": ("AKIA", "ASIA", "ABIA"),
+    r"[A-Za-z0-9]{6}[\w-]{2,4096}\.[\w-]": ("eyJ",),
+    r"(?=[A-Za-z]{0,16}[0-9])[A-Za-z0-9]{16}": ("LTAI",),
+    r"[A-Fa-f0-9]{32}": ("dapi", "shpat_", "shpca_", "shppa_", "shpss_"),
+    r"(?:\w{1,16}_)?[A-Fa-f0-9]{40}": ("sgp_", "pul-"),
+    r"[A-Fa-f0-9]{48}": ("rubygems_", "sntryu_", "dop_v1_", "doo_v1_", "dor_v1_", "xkeysib-"),
+    r"[A-Fa-f0-9]{24}-": ("PMAK-",),
+    r"[0-9]{11}[A-Za-z0-9]{24}": ("ntn_",),
+    r"[A-Za-z0-9]{34}": ("r8_", "api_org_", "lin_api_", "glc_", "gsk_", "pplx-", "xai-", "AKCp", "AGE-SECRET-KEY-"),
+    r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}": ("glsa_",),
+    rf"(?=[\w=.-]{{22}}){_RANDOM_PART}": (
+        "nvapi-", "GOCSPX-", "sq0atp-", "sq0csp-", "dckr_pat_", "dckr_oat_", "pscale_tkn_", "pscale_pw_", "pscale_oauth_", "whsec_", "sntrys_", "hvs.", "hvb.", "hvr.",
+        "ya29.",
+    ),
+    r"[\w-]{16,32}\.[\w-]{24}": ("SG.",),
+    r"[\w-]{100}": ("ATATT3", "ops_eyJ"),
+}  # fmt: skip
+"""What must stand behind the prefixes, at least."""
+_PREFIXES = tuple(prefix for prefixes in _FORMS.values() for prefix in prefixes)
 _PREFIXED = re.compile(
-    rf"(?P<name>{literals.any_of(_PREFIXES)})(?P<rest>[\w-]{{8,4096}}(?:\.[\w-]{{1,4096}}){{0,2}})"
+    rf"(?<![A-Za-z0-9])(?={literals.any_of(_PREFIXES)})"
+    rf"(?P<name>{'|'.join(f'{literals.any_of(prefixes)}(?={form})' for form, prefixes in _FORMS.items())})[\w-]+(?:\.[\w-]+){{0,2}}"
 )
+"""A prefix is looked at with no character taken: one without a key hides no key that begins behind it."""
 _HOOK = re.compile(
-    r"(?P<name>(?<=/services/)T\w{2,16}/B\w{2,16}/|(?<=/)(?:workflows|triggers)/T\w{2,16}/\w{1,24}/|(?<=/api/webhooks/)\d{15,24}/|(?<=/webhookb2/)"
-    r"|(?<=/open-apis/bot/v2/hook/)|(?<=/cgi-bin/webhook/send)\?)[^\s\"'<>)]+"
+    r"(?P<name>hooks\.slack(?:-gov)?\.com(?::\d{1,5})?/(?:services|workflows|triggers)/(?:[TE]\w{2,16}/\w{1,24}/)?"
+    r"|(?<=/services/)T[A-Z0-9]{7,12}/B[A-Z0-9]{7,12}/(?=[A-Za-z0-9]{20})|(?<=/workflows/)T[A-Z0-9]{7,12}/A[A-Z0-9]{7,12}/(?=\d{9,24}/)|(?<=/triggers/)[TE][A-Z0-9]{7,12}/(?=\d{9,24}/)"
+    r"|(?<=/api/webhooks/)\d{15,24}/|(?<=/webhookb2/)(?=[0-9a-f]{8}-)|(?<=/open-apis/bot/v2/hook/)|(?<=/cgi-bin/webhook/send)\?)[^\s\"'<>)]+"
 )
-"""Paths of chats that take a message from whoever knows them: Slack, Discord, Teams, Feishu and Lark, WeCom. An exception may name the host apart."""
+"""Paths of chats that take a message from whoever knows them: Slack, Discord, Teams, Feishu and Lark, WeCom.
+
+An exception may name the host apart. Without Slack's, its identifiers must have Slack's lengths.
+"""
 _IN_THE_MIDDLE = re.compile(
     r"(?<![\w.~-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~-])|(?:(?<=/bot)|(?<![\w.~-]))\d{8,10}:AA[\w-]{33}(?![\w-])|(?<=MIT-MAGIC-COOKIE-1)(?P<gap>[ \t]{1,8})[0-9a-f]{32}\b"
 )
@@ -43,9 +64,6 @@ _OF_HOOKS = ("/services/", "/workflows/", "/triggers/", "/webhook", "/open-apis/
 _OF_THE_MIDDLE = ("q~", ":aa", "magic-cookie")
 SIGNS = (*(prefix.lower() for prefix in _PREFIXES), *_OF_HOOKS, *_OF_THE_MIDDLE)
 """One of these, in small letters, is in every text that `masked` changes."""
-_UPPER, _UPPER_CHARS = ("AKIA", "ASIA", "ABIA"), 12
-_LETTERS, _MIXED = 20, 8
-"""Least length of a random part of a key: of letters alone, and of others."""
 
 
 def masked(text: str, mask: str) -> str:
@@ -55,19 +73,4 @@ def masked(text: str, mask: str) -> str:
         text = _HOOK.sub(rf"\g<name>{mask}", text)
     if any(sign in small for sign in _OF_THE_MIDDLE):
         text = _IN_THE_MIDDLE.sub(lambda found: f"{found['gap'] or ''}{mask}", text)
-    return _PREFIXED.sub(lambda found: f"{found['name']}{mask}" if _is_key(found) else found[0], text)
-
-
-def _is_key(found: re.Match[str]) -> bool:
-    """Whether a key follows the prefix; names that only begin alike (`hf_hub_download`, `sk-learn-contrib`) stay."""
-    name, rest, at = found["name"], found["rest"], found.start()
-    if at and found.string[at - 1].isascii() and found.string[at - 1].isalnum():
-        return False
-    if name == "eyJ":
-        return "." in rest
-    if name in _UPPER:
-        return len(rest) >= _UPPER_CHARS and rest[:_UPPER_CHARS].isalnum() and rest[:_UPPER_CHARS].isupper()
-    if name in _RUNNING_ON:
-        return len(rest) >= _LETTERS - 4 and not rest.isalpha()
-    parts = re.split(r"[-_.]", rest)
-    return any(len(p) >= _LETTERS or (len(p) >= _MIXED and not p.isalpha()) for p in parts)
+    return _PREFIXED.sub(rf"\g<name>{mask}", text)

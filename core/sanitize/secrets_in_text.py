@@ -61,11 +61,21 @@ _OPTION_P = re.compile(
 )
 """Commands whose `-p` is a password, MySQL's only without a blank behind it. `-p3306:3306` is a container's port."""
 _COOKIE = re.compile(
-    r"(?P<name>\b(?:Set-)?Cookie2?\\?[\"']?[ \t]{0,8}[:=][ \t]{0,8}\\?[\"']?)(?=[^\s;=\"']{1,256}=)"
-    r"(?:(?<=\\\")[^\"\\\n]+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')(?:\\.|[^'\\\n])+|(?<![\"'])(?:\\[\"']|[^\"'\n])+)",
+    r"(?P<name>(?:(?<!\w[ \t])|(?<=[A-Z][ \t])|(?<=(?i:header)[ \t])|(?<=(?i:headers)[ \t]))\b(?i:(?:Set-)?Cookie2?)\\?[\"']?[ \t]{0,8}[:=][ \t]{0,8}\\?[\"']?)"
+    r"(?=[^\s;=,\"']{1,256}=)(?:(?<=\\\")[^\"\\\n]+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')(?:\\.|[^'\\\n])+"
+    r"|(?<![\"'])[^\s;=,\"']{1,256}=(?:\"[^\"\n]*\"|(?:[^\s;,\"'\\]|\\(?![\"']))*)(?![^\s;\"'\\])"
+    r"(?:;[ \t]{0,4}(?:(?i:expires)=[^\n;\"']*|[^\s;=,\"']{1,256}=(?:\"[^\"\n]*\"|[^\s;\"']*)|(?i:HttpOnly|Secure|Partitioned)\b))*)",
+)
+"""A cookie's header, by itself or as the entry of a table: pairs of name and value up to the end of the pairs or of the quoted text."""
+_COOKIES = re.compile(
+    r"(?P<name>\bcookies[\"']?[ \t]{0,4}[=:][ \t]{0,4}\{)(?=[^{}\n]{0,256}[\"'][ \t]{0,4}:[ \t]{0,4}[\"'])[^{}\n]+",
     re.IGNORECASE,
 )
-"""A cookie's header to the end of the line or of the quoted text; every cookie in it has a sign of assignment."""
+_COOKIE_OPTION = re.compile(
+    r"(?P<name>\bcurl(?:[ \t]{1,8}(?!-b|--cookie)[^\s;|&]{1,256}){0,12}[ \t]{1,8}(?:-b|--cookie)[ \t=]{0,8})(?=[\"']?[^\s;=\"']{1,256}=)"
+    r"(?:\"[^\"\n]*\"?|'[^'\n]*'?|[^\s\"']+)"
+)
+"""To curl, a value without a sign of assignment is the name of a file."""
 
 _FOREIGN = (
     "kennwort", "wachtwoord", "contraseña", "contrasena", "senha", "lösenord", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호",
@@ -124,10 +134,6 @@ _KEYS_OF = frozenset((
 _OTHER_KEYS_OF = frozenset((
     "cache", "dict", "foreign", "host", "index", "partition", "primary", "pub", "public", "registry", "shard", "sort", "unique",
 ))  # fmt: skip
-_PASSES_OF = frozenset((
-    "admin", "database", "db", "email", "ftp", "key", "login", "mail", "mongo", "mysql", "pg", "postgres", "redis", "root", "smtp", "ssh",
-    "sudo", "user",
-))  # fmt: skip
 _TOKENS_OF_TEXT = frozenset((
     "added", "assistant", "audio", "avg", "batch", "begin", "boi", "bonus", "bos", "cache", "cached", "cls", "completion", "context",
     "cost", "decode", "draft", "end", "eoi", "eos", "first", "fim", "generated", "image", "img", "input", "kv", "last", "latency", "mask",
@@ -160,9 +166,9 @@ def masked(text: str) -> str:
 def _masked(text: str) -> str:
     if "-----" in text or _PEM_LINE.search(text):
         text = _PEM.sub(_of_pem, _PEM_LINE.sub(MASK, _PEM_END.sub(MASK, text)))
-    users = [_USER] if any(client in text for client in _CLIENTS) else []
+    users = [_USER, _COOKIE_OPTION] if any(client in text for client in _CLIENTS) else []
     text = _IN_URL.sub(f"{MASK}@", text)
-    for pattern in (_IN_QUERY, _HEADER, _COOKIE, _BEARER, _BASIC, *users):
+    for pattern in (_IN_QUERY, _HEADER, _COOKIE, _COOKIES, _BEARER, _BASIC, *users):
         text = pattern.sub(rf"\g<name>{MASK}", text)
     for pattern in (_WANDB_LOGIN, _OPTION_P):
         text = pattern.sub(_of_command, text)
@@ -242,12 +248,14 @@ def _is_secret(name: str, value: str, separator: str) -> bool:
     if words[-1] in _FOREIGN or words[-1] == "passe":
         return True
     if words[-1] == "pw":
-        return not (_PATH.match(value) or _FEW_DIGITS.match(value) or _CALL.match(value))
+        if _PATH.match(value) or _FEW_DIGITS.match(value) or _CALL.match(value):
+            return False
+        return _any_of(words, secrets_in_prose.PASSES_OF) or secrets_in_prose.looks_chosen(value)
     if any(word.endswith(_SECRETS) for word in words):
         return not (words[-1].endswith("pwd") and _PATH.match(value))
     is_variable = len(words) > 1 and name.isupper()
     if words[-1] == "pass":
-        return is_variable or _any_of(words, _PASSES_OF)
+        return is_variable or _any_of(words, secrets_in_prose.PASSES_OF)
     if words[-1] == "token":
         return _is_secret_token(words, value, separator)
     if "key" in words and (_any_of(words, _KEYS_OF) or (is_variable and not _any_of(words, _OTHER_KEYS_OF))):

@@ -19,7 +19,7 @@ NOT_TAKEN = 75
 TYPES = ("Ended", "Failed", "Requeued")
 """Slurm's words for what it mails about; only these are about an end."""
 ARRAY_SUMMARY = "Slurm Array Summary Job_id="
-"""How the subject about a whole array begins. The job's name stands behind it and may hold the same words."""
+"""How the subject about a whole array begins. The job's name stands behind it and may hold the same words. The service, too, takes it from here."""
 ALL_COMPLETED = ", COMPLETED, ExitCode [0-0]"
 """The end of an array's summary's subject if no task failed: the least and the largest exit code of its tasks."""
 MOST_BYTES = 4000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probing_cluster.core.sanitize import secrets_in_text
+from probing_cluster.core.sanitize import secret_forms, secrets_in_text
 
 RANDOM = "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
 PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE KEY-----"
@@ -64,6 +64,9 @@ PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE 
         (f"no access for sk-{RANDOM}.", "no access for sk-***."),
         ("bad key sk-proj-AbC9dEfGhIjKl_mn", "bad key sk-***"),
         (f"hf_{RANDOM}", "hf_***"),
+        (f"task-ghp_{RANDOM}, MSG.hf_{RANDOM}", "task-ghp_***, MSG.hf_***"),
+        (f"https://risk-ghp_{RANDOM}/x", "https://risk-ghp_***/x"),
+        ("flask-AKIAIOSFODNN7EXAMPLE flask-xoxb-123456789012-abcdefghijkl", "flask-AKIA*** flask-xoxb-***"),
         (f"ghp_{RANDOM}, github_pat_11ABCDEFG0_{RANDOM}", "ghp_***, github_pat_***"),
         ("AKIAIOSFODNN7EXAMPLE", "AKIA***"),
         (f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{RANDOM}", "eyJ***"),
@@ -77,12 +80,22 @@ PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE 
         ("login failed with password hunter", "login failed with password ***"),
         ("using password 'a b' for bob", "using password *** for bob"),
         ("passphrase x", "passphrase ***"),
-        ("pw: x; db_pw=y", "pw: *** db_pw=***"),
+        ("my pw: x; db_pw=y", "my pw: *** db_pw=***"),
+        ("pw: hunter2, pw='Sommer2026!'", "pw: *** pw=***"),
         ("Passwort: x, Kennwort: y, mot de passe : z", "Passwort: *** Kennwort: *** mot de passe : ***"),
         ("密码：x contraseña=y пароль: z", "密码：*** contraseña=*** пароль: ***"),
         ("API key: 'x', token is 'x'", "API key: ***, token is ***"),
         ("Cookie: session=x; y=z", "Cookie: ***"),
-        ("Set-Cookie: sid=x; Path=/; HttpOnly", "Set-Cookie: ***"),
+        ("Set-Cookie: sid=x; Expires=Thu, 01 Jan 2026 00:00:00 GMT; HttpOnly", "Set-Cookie: ***"),
+        ("INFO Cookie: sid=x; b=\"q r\" (401)", "INFO Cookie: *** (401)"),
+        ("> cookie: a=b\\c; d=e", "> cookie: ***"),
+        ("cookies={'session': 'x', 'b': 'y'}, n=3", "cookies={***}, n=3"),
+        ('curl -s -b "session=x; b=y" https://h', "curl -s -b *** https://h"),
+        ("curl --cookie=a=b https://h", "curl --cookie=*** https://h"),
+        ("DB password changed to Sommer2026!", "DB password changed to ***"),
+        ("password has been set to 'x'; set the root password to Sommer2026!", "password has been set to ***; set the root password to ***"),
+        ("access token 0a1b2c3d4e5f6071, Using token 0a1b2c3d4e5f6071", "access token *** Using token ***"),
+        ("mot de passe est toto", "mot de passe est ***"),
         ("{'Cookie': 'a=b; c=d', 'lr': 1}", "{'Cookie': '***', 'lr': 1}"),
         ('{\\"Cookie\\": \\"a=b\\", \\"lr\\": 1}', '{\\"Cookie\\": \\"***\\", \\"lr\\": 1}'),
         ("curl -H 'Cookie: a=b' https://h", "curl -H 'Cookie: ***' https://h"),
@@ -90,6 +103,8 @@ PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE 
         ("https://hooks.slack.com/services/T0AB12/B0CD34/x1 failed", "https://hooks.slack.com/services/T0AB12/B0CD34/*** failed"),
         ("exceeded with url: /api/webhooks/123456789012345678/x (Caused", "exceeded with url: /api/webhooks/123456789012345678/*** (Caused"),
         (f"url: /bot123456789:AA{RANDOM[:33]}/sendMessage", "url: /bot***/sendMessage"),
+        (f"url: /services/T0AB12CD/B0CD34EF/{RANDOM[:24]} (Caused", "url: /services/T0AB12CD/B0CD34EF/*** (Caused"),
+        ("url: /triggers/T0AB12CD/1234567890123/0a1b", "url: /triggers/T0AB12CD/***"),
         (f"abc8Q~{RANDOM[:34]}", "***"),
     ],
 )  # fmt: skip
@@ -164,8 +179,20 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
         "cookie: not found, cookies: 3, no Cookie in the header, the cookie jar is empty",
         'secret my-secret-1 not found, secrets "foo" not found, the secret is required',
         "pw = next(x), pw: 12.3, pw.x: error, pw_transfer 3",
+        "pw: blyp, xc pw : PW92, n_pw: 123456789, max_pw = 1234567890, pw = 4x4x4, pw = 10x10x10",
+        "power (pw): 123.4567890 W, pulse width pw: 25us, pw: 1.0e-3, pw: 500.0000eV, max pw is 1.0e-3, DFT with pw: b3lyp-d3",
+        "RuntimeError: bad fortune cookie: n=3, loss=nan at step 100 of training in model.py",
+        "cookie: n=3, loss=nan at step 100, cookies: {'n': 3}, curl -b jar.txt -o a=b https://h",
+        "password set to expire in 3 days, password reset to default, password set to 90 days, password set to 30-day expiry",
+        "password to db01.example.org failed, set password to the value, sending the password to gpu-node12",
+        "le mot de passe est expiré, mot de passe est requis, tokens set to 128, using token bucket 5",
         "nslcd: no available LDAP server found",
         "pull-request-1234, xai-client, r8_kernel_a100_v2, SG.1, glc_a, ntn_b, GET /services/a/b",
+        "/home/u/workflows/TCGA/raw/sample_1.bam, /project/workflows/Training/run1/config.yaml: not found",
+        "/data/services/TEST/BENCH/output.log /scratch/triggers/TrigA/evt/run.h5 /data/webhookb2/x",
+        "https://github.com/o/r/actions/workflows/Test/main/badge.svg",
+        "/data/sgp_20240501.nc glc_20240501.nc r8_20240501.dat ntn_experiment_20240501 pul-tensor_1234567890 hf_run_20240501.log",
+        "r8_d41d8cd98f00b204e9800998ecf8427e glc_v2model_0a1b2c3d whsec_20240501",
     ],
 )
 def test_what_only_sounds_like_a_secret_stays(text: str) -> None:
@@ -218,13 +245,20 @@ _MADE = st.from_regex(r"[a-z][A-Za-z0-9]{10,40}[0-9][A-Za-z0-9]{10,40}", fullmat
 """Values that a program made."""
 _OF_PASSWORDS = (
     "with password {}", "connect as bob with password {}, port 1", "password {}", "my password is {}", "the password was {}.", "password is '{}'",
-    "password '{} {}'", "password: {}", "Passwort: {}", "Passwort ist {}", "Kennwort={}", "pw: {}", "my pw is {}", "DB_PASSWORD {}", "passphrase {}", "passphrase for bob is {}", "PASSWD={}",
+    "password '{} {}'", "password: {}", "Passwort: {}", "Passwort ist {}", "Kennwort={}", "user_pw: {}", "my pw: {}", "my pw is {}", "DB_PASSWORD {}", "passphrase {}", "passphrase for bob is {}", "PASSWD={}",
     "mot de passe : {}", "密码：{}", "口令: {}", "contraseña: {}", "senha={}", "wachtwoord: {}", "lösenord: {}", "пароль: {}", "パスワード: {}", "비밀번호: {}",
     "Cookie: a={}; b={}", "Set-Cookie: a={}; Path=/", "{{'Cookie': 'a={}'}}", "redis://bob:{}@host/0", "sshpass -p {} ssh host", "--password {}",
 )  # fmt: skip
+_OF_CHOSEN = (
+    "pw: {}",
+    "pw='{}'",
+    "password set to {}",
+    "set password to {}!",
+    "the DB password was changed to {}.",
+)
 _OF_KEYS = (
-    "WANDB_API_KEY {}", "export WANDB_API_KEY\t{}", "HF_TOKEN {}", "API key: {}", "your API key is {}", "access token: {}", "token is {}", "token is '{}'", "my token {} failed",
-    "Authorization: Bearer {}", "--token {}", "https://host/x?token={}", "key={}", "wandb_v1_{}", "nvapi-{}", "hf_{}", "gsk_{}", "dckr_pat_{}", "hvs.{}", "glrt-{}", "dapi{}",
+    "WANDB_API_KEY {}", "export WANDB_API_KEY\t{}", "HF_TOKEN {}", "access token {}", "Using token {}", "API key: {}", "cookies={{'session': '{}'}}", "curl -b a={} https://h", "your API key is {}", "access token: {}", "token is {}", "token is '{}'", "my token {} failed",
+    "Authorization: Bearer {}", "--token {}", "https://host/x?token={}", "key={}", "wandb_v1_{}", "nvapi-{}", "hf_{}", "dckr_pat_{}", "hvs.{}", "glrt-{}",
     "https://hooks.slack.com/services/T0AB12CD/B0CD34EF/{}", "https://discord.com/api/webhooks/123456789012345678/{}", "wandb login {}",
 )  # fmt: skip
 
@@ -237,12 +271,50 @@ def test_a_chosen_value_vanishes_from_every_form(form: str, value: str) -> None:
     assert value not in secrets_in_text.masked(f"12:00:01 ERROR host1: {form.format(value, value)}")
 
 
+@pytest.mark.parametrize("form", _OF_CHOSEN)
+@given(value=st.from_regex(r"[A-Z]?[a-z]{5,16}[0-9]{1,8}!?", fullmatch=True))
+def test_a_word_with_a_number_vanishes_where_a_plain_word_stays(form: str, value: str) -> None:
+    """Behind a name that means more than a password, or a verb that means more than to give one."""
+    assert value not in secrets_in_text.masked(form.format(value))
+    assert secrets_in_text.masked(form.format("default")) == form.format("default")
+
+
 @pytest.mark.parametrize("form", _OF_KEYS)
 @given(value=_MADE)
 def test_a_made_value_vanishes_from_every_form(form: str, value: str) -> None:
     """Also between other words."""
     assert value not in secrets_in_text.masked(form.format(value))
     assert value not in secrets_in_text.masked(f"12:00:01 ERROR host1: {form.format(value)}")
+
+
+_HEX = "[a-f0-9]"
+_KEYS = {
+    "sk-": "[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}", "sk-ant-api03-": r"(?:[A-Za-z]{8}7-){9}AA", "sk_live_": "[a-zA-Z0-9]{24}", "rk_test_": "[a-zA-Z0-9]{24}",
+    "hf_": "[A-Za-z]{34}", "api_org_": "[A-Za-z]{34}", "ghp_": "[0-9a-zA-Z]{36}", "ghs_": "[0-9a-zA-Z]{36}", "github_pat_": "[0-9A-Za-z]{22}_[0-9A-Za-z]{59}", "npm_": "[a-z0-9]{36}",
+    "glpat-": "[0-9a-zA-Z]{20}", "gldt-": "[0-9a-zA-Z]{20}", "glptt-": f"{_HEX}{{40}}", "pypi-AgEIcHlwaS5vcmc": "[0-9a-zA-Z]{50}", "nvapi-": "[0-9a-zA-Z]{64}", "wandb_v1_": "[0-9a-zA-Z]{77}",
+    "xoxb-": "[0-9]{11}-[0-9]{11}-[a-zA-Z0-9]{24}", "xoxp-": "(?:[0-9]{11}-){3}[a-f0-9]{32}", "xapp-": "1-A[A-Z0-9]{10}-[0-9]{13}-[a-z0-9]{64}",
+    "AIza": "[0-9A-Za-z]{35}", "AKIA": "A[A-Z2-7]{15}", "ASIA": "A[A-Z2-7]{15}", "LTAI": "5t[A-Za-z0-9]{18}", "dapi": f"{_HEX}{{32}}", "AKCp": "[A-Za-z0-9]{69}", "ATATT3": "[A-Za-z0-9_-]{185}A",
+    "eyJ": r"hbGciOi[A-Za-z0-9]{10}\.eyJ[A-Za-z0-9]{20}\.[A-Za-z0-9_-]{42}A", "SG.": r"[A-Za-z0-9]{22}\.[A-Za-z0-9_-]{42}A", "hvs.": "[A-Za-z0-9]{90}", "ya29.": "[A-Za-z0-9]{100}",
+    "gsk_": "[A-Za-z0-9]{52}", "r8_": "[A-Za-z0-9]{37}", "dckr_pat_": "[A-Za-z0-9]{27}", "lin_api_": "[a-z0-9]{40}", "ntn_": "[0-9]{11}[A-Za-z0-9]{35}", "dop_v1_": f"{_HEX}{{64}}", "glc_": "[A-Za-z0-9]{60}",
+    "glsa_": f"[A-Za-z0-9]{{32}}_{_HEX}{{8}}", "sgp_": f"{_HEX}{{40}}", "sgp_local_": f"{_HEX}{{40}}", "pul-": f"{_HEX}{{40}}", "rubygems_": f"{_HEX}{{48}}", "sntryu_": f"{_HEX}{{64}}", "shpat_": f"{_HEX}{{32}}",
+    "PMAK-": f"{_HEX}{{24}}-{_HEX}{{34}}", "pplx-": "[a-zA-Z0-9]{48}", "xai-": "[a-zA-Z0-9]{80}", "xkeysib-": f"{_HEX}{{64}}-[a-z0-9]{{16}}", "GOCSPX-": "[A-Za-z0-9]{28}", "sq0csp-": "[A-Za-z0-9]{43}",
+    "pscale_pw_": "[A-Za-z0-9]{43}", "whsec_": "[A-Za-z0-9]{32}", "AGE-SECRET-KEY-1": "[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}", "ops_eyJ": "[A-Za-z0-9]{250}",
+}  # fmt: skip
+"""What makers put behind their prefixes, as gitleaks has it; so many signs of base64 that one of its parts looks made."""
+_FRONTS = st.lists(
+    st.sampled_from(["", "x-", "my_", "https://h/", "key=", "hf_hub_", "sk-learn-", "\\n "])
+    | st.builds("{}{}{}".format, st.sampled_from(["", "ta", "MS", "x."]), st.sampled_from(secret_forms._PREFIXES), st.sampled_from(["-", "."])),
+    max_size=3,
+).map("".join)  # fmt: skip
+"""Words, prefixes and words that end as a prefix does."""
+
+
+@pytest.mark.parametrize("prefix", _KEYS)
+@given(front=_FRONTS, data=st.data())
+def test_a_makers_key_vanishes_behind_any_word(prefix: str, front: str, data: st.DataObject) -> None:
+    """A word that ends in a prefix (`task-`, `MSG.`) hides none."""
+    key = data.draw(st.from_regex(_KEYS[prefix], fullmatch=True))
+    assert key not in secrets_in_text.masked(f"{front}{prefix}{key}")
 
 
 @pytest.mark.timeout(60)
@@ -253,7 +325,7 @@ def test_a_made_value_vanishes_from_every_form(form: str, value: str) -> None:
         "api_key=None ", "pwd=/", "sk-", "hf_a", "eyJa.", "curl ", "curl -u a", "Authorization: ", "Bearer ", "basic 1", "setenv a ", "?key=",
         "://a:", "://a:b@", ":x/", "wandb login ", "wandb login --a=", "sshpass -P a ", "sshpass -p", "mysql ", "mysql -p", "docker login a ",
         "-----", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "A1a\n", "<a ", "$A",
-        "Cookie: ", "Cookie: a=", "password is ", "my password ", "api key ", "token 'a", "密码", "/services/T00/B00/", "/bot1234567890:AA", "a_1Q~", "wandb_v1_a",
+        "Cookie: ", "Cookie: a=", "password is ", "my password ", "api key ", "token 'a", "密码", "/services/T00/B00/", "/bot1234567890:AA", "a_1Q~", "wandb_v1_a", "eyJabcdef-", "sk-a-", "curl -b ", "curl -b a=", "cookies={", "password set to ", "set to ", "Cookie: a=b;", "passe est ", "pw: a1", "hooks.slack.com/services/",
     ],
 )  # fmt: skip
 def test_hostile_text_takes_time_in_proportion(part: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
 from probing_cluster.evidence.joblog.messages import languages
@@ -16,7 +17,6 @@ FACTS = {"program_error": languages.FACTS["program_error"]}
 _PLACE = re.compile(
     r"(?:node:[\w/.-]{1,200}|(?:file://)?[^\s:'\"()<>][^:'\"()<>\n]{0,400}\.[cm]?[jt]sx?|\[eval\]|evalmachine\.<anonymous>):\d{1,7}$"
 )
-_CARET = re.compile(r"\s{0,4000}\^{1,4000}$")
 _REJECTED = re.compile(r"\[?UnhandledPromiseRejection: (?=\S)")
 _ORIGIN = re.compile(r"This error originated either by .{1,200}?\.catch\(\)\. ?")
 """What Node says of every rejected promise, in front of this one's reason."""
@@ -45,7 +45,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if not context.uncaught(record.line) or record.rank != context.node_rank:
         return None
     if not context.caret_line:
-        if _CARET.match(text):
+        if slurm_lines.CARET.match(text):
             context.caret_line = record.line
         elif record.line - context.node_line >= _CARET_LINES:
             context.node_line = 0
