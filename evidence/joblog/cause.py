@@ -17,10 +17,10 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
+from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import sentences
-from probing_cluster.evidence.joblog.messages import gpu_hardware
+from probing_cluster.evidence.joblog.messages import gpu_hardware, licences
 
 _STEPS = 3
 """So many further steps show that the program went on."""
@@ -97,14 +97,17 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = gpu_hardware.named(finding)
+        finding = teardown.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
             self.held.append(finding)
             return
-        if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
+        best, begun = self.candidate, self._progress.units.begun > 0
+        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
+        if finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
             self._survived()
+        self._progress.units.failed(finding)
         if finding.role is LineRole.EXIT:
             self._keep_exit()
         self._not_survived(finding)
@@ -122,13 +125,14 @@ class CauseCandidates:
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
             self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
-            self._progress = progress.LogProgress(self.recent)
+            self._progress = progress.LogProgress(self.recent, finding.message)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
             for earlier in self.held[self._judged : -1]:
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
-            self.held[self.best] = grammar.enrich(self.held[self.best], finding)
+            best = licences.with_reason(self.held[self.best], finding)
+            self.held[self.best] = grammar.enrich(best, finding)
 
     def _keep_exit(self) -> None:
         """A launcher reports an exit: it is the best candidate's, even if the script goes on."""
@@ -272,7 +276,7 @@ class CauseCandidates:
             own = self._progress.of_same_run(record.text)
             if self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS:
                 self._late_steps += 1 if own else _STEPS_OF_GRACE
-            if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
+            if self._progress.resumed(best.kind) or self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
         if not progress.can_be_survived(best):
@@ -348,16 +352,16 @@ class CauseCandidates:
             if best.rank is None and 0 < line - best.line <= 3:
                 self.held[self.best] = replace(best, rank=rank)
 
-    def take_own_end(self, behind: Callable[[int], list[str]]) -> None:
-        """Make the exception with which a single process ended the first cause, or a task's own exit before another rank's complaint; `behind`: the lines after a line."""
+    def take_own_end(self, behind: Callable[[int], list[str]], of_one: Callable[[int, int], bool]) -> None:
+        """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or an earlier end before another's complaint."""
         if (best := self.candidate) is None:
             return
-        left = precedence.left_before(best, self.held)
-        last = unexplained_end.last_error(best, self.held, behind) if left is None else left
+        left = unexplained_end.earlier_end(best, self.held)
+        last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
         self.best = self.best if last is None else last
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, nor a node that Ray did without."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
@@ -366,7 +370,8 @@ class CauseCandidates:
             self.best = None
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
+        outlived = unexplained_end.thread_outlived(best, self.held, lines)
+        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
@@ -382,11 +387,8 @@ class CauseCandidates:
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            detail = (
-                {**best.detail, "goes_on": True}
-                if unexplained_end.is_endless(best, self.held)
-                else best.detail
-            )
+            endless = {"goes_on": True} if unexplained_end.is_endless(best, self.held) else {}
+            detail = {**best.detail, **endless}
             if raised_as := chain.raised_as(best, self.held):
                 detail = {**detail, "raised_as": raised_as}
             if best.kind != "collective_mismatch":

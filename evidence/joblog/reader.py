@@ -44,11 +44,6 @@ _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
 _USER_CODE = ": in user code:"
 
 
-def _several(finding: JobFinding) -> bool:
-    """Whether Slurm names more than one task in the line; then its first number is no particular rank."""
-    return not digits.is_number(str(finding.detail.get("tasks", "0")))
-
-
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
@@ -226,7 +221,7 @@ class JobLogReader:
         if finding.kind == "stale_file_handle" and python.in_lock(self._candidates.recent, finding.message):
             finding = replace(finding, detail={**finding.detail, "locks": True})
         if finding.kind == "task_exit" and finding.rank is not None:
-            if _several(finding):
+            if not digits.is_number(str(finding.detail.get("tasks", "0"))):  # several: no particular rank's
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._candidates.fill_rank(finding.line, finding.rank)
@@ -242,7 +237,8 @@ class JobLogReader:
         if reason:
             self._candidates.add(reason)
         self._trailing.died(finding)
-        if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
+        ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
+        if ended or finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         if self._candidates.best is None and (word := self._tail.reason_for(finding)):
             self._candidates.add(word)
@@ -382,7 +378,7 @@ class JobLogReader:
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)
-        self._candidates.take_own_end(self._tail.lines_after)
+        self._candidates.take_own_end(self._tail.lines_after, self._chain.may_be_of_one_process)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()
 

@@ -341,3 +341,23 @@ def test_a_step_that_waits_after_another_that_waited_began_is_one_of_a_turn(
     assert (bare.line, vocabulary.STEPS_TOOK_TURNS in bare.detail) == (2, False)
     mentioned = _cause("sample 1 done", waits, f"waiting for '{created}'", waits, _LIMIT)
     assert vocabulary.STEPS_TOOK_TURNS not in mentioned.detail
+
+
+_LOST = (
+    "nb: [1700000000.5] [nb:70:0]  wireup.c:99  UCX  ERROR Error Endpoint timeout was not handled for ep 0x7f"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [
+        (["na: wave: grid.c:4: step: Assertion `n > 0' failed.", "na: [na:60] Signal: Aborted (6)"], "program_error"),
+        (["na: [na:60] Signal: Aborted (6)"], "process_aborted"),
+    ],
+)  # fmt: skip
+def test_a_host_that_loses_its_peer_explains_no_end_on_another(first: list[str], kind: str) -> None:
+    """UCX's own prefix names the host; on one host, the process reports the loss below its abort."""
+    found = _cause(*first, _LOST, "nb: [nb:70] Signal: Aborted (6)")
+    assert (found.line, found.kind) == (1, kind)
+    here = _LOST.replace("nb", "na")
+    assert _cause("na: [na:60] Signal: Aborted (6)", here).kind == "peer_lost"

@@ -165,6 +165,19 @@ def test_a_restart_of_the_workers_needs_few_steps_as_proof():
     assert _first("\n".join([ELASTIC, RESTART, *BUFFERED])) is None
 
 
+def test_a_cache_that_miopen_does_without_is_no_cause():
+    """What MIOpen cannot do without fails the call that follows."""
+    cache = (
+        "MIOpen Error: /x/sqlite_db.cpp:9: Internal error while accessing SQLite database: database is locked"
+    )
+    steps = [f"iteration {n}/9 | loss 0.{n}" for n in range(1, 10)]
+    raised = "RuntimeError: miopenStatusInternalError"
+    frames = ["Traceback (most recent call last):", '  File "a.py", line 5, in <module>', "    f(x)", raised]
+    assert _first("\n".join([cache, *steps, "saved"])) is None
+    assert _first("\n".join([cache, *frames])).message == raised
+    assert _first(cache).kind == "cuda_library_error"
+
+
 @pytest.mark.parametrize("how", ["Killed", "Terminated", "Segmentation fault"])
 @pytest.mark.parametrize("end", ["", "srun: error: n1: task 0: Exited with exit code 1"])
 def test_a_helper_that_died_before_the_work_began_is_no_cause(how, end):

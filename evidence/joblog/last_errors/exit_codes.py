@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog import locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding
 
 _COMPLAINTS = (
@@ -44,8 +44,30 @@ def decides(message: str, held: JobFinding, *, over: bool) -> bool:
 
     `over`: the command of `held` has ended. An error of the program itself stays: what later commands lack follows from it.
     """
+    if _HALTS.match(held.message):
+        return True  # it names only the job that failed; that one's own complaint follows
     tool, before = tool_of(message), tool_of(held.message)
     if not tool or (tool == before and not over):
         return False
     of_script = progress.is_of_script(held.message) or _OF_SHELL.match(held.message) is not None
     return bool(before) or of_script or held.kind == "command_not_found"
+
+
+_NOT_RUN = re.compile(
+    r": (?:bad interpreter: |error while loading shared libraries: |command not found\b|cannot execute\b)"
+)
+_ITS_CODE = re.compile(
+    r".{0,60}\b(?:rc|code|status|exit\w{0,3}|ret\w{0,5})\b.{0,20}\b12[67]\W*$", re.IGNORECASE
+)
+_HALTS = re.compile(r"parallel: (?:This job failed:|Starting no more jobs\b|Killing )")
+"""GNU parallel ends its work for a job that failed. The other jobs print on."""
+
+
+def not_run(message: str) -> bool:
+    """Whether a shell could not run a program: its code is 126 or 127."""
+    return _NOT_RUN.search(locales.english(message)) is not None
+
+
+def is_decided(text: str, *, not_run: bool) -> bool:
+    """Whether the line `text` shows that the complaint above gave its script or its runner a bad end; `not_run`: of a program that could not be run."""
+    return _HALTS.match(text) is not None or (not_run and _ITS_CODE.match(text) is not None)

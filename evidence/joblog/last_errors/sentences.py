@@ -6,6 +6,8 @@ import re
 from collections.abc import Reversible
 from itertools import islice
 
+from probing_cluster.core import vocabulary
+
 _WORDS = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
     r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
@@ -107,6 +109,20 @@ def refuses(text: str) -> bool:
     return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None and not is_resolved(text)
 
 
+_WELL = re.compile(
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
+    re.IGNORECASE,
+)
+_NOT_WELL = re.compile(
+    r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
+)
+
+
+def went_well(text: str) -> bool:
+    """Whether the line reports a success."""
+    return any(not _NOT_WELL.search(text[: found.start()]) for found in _WELL.finditer(text))
+
+
 _ABOVE_LINES = 3
 _WARNING = re.compile(
     r"(?:--> FOAM Warning\b.*|Warning messages?:|Message from routine \S{1,60}|[\W_]{0,40}(?:WARNINGS?|Warnings?|NOTE|Note)[\W_]{0,40})$"
@@ -130,3 +146,21 @@ def is_warned(text: str, before: Reversible[str]) -> bool:
             break
     above = (line for line in islice(reversed(before), _ABOVE_LINES) if not _PLACE_OF_WARNING.match(line))
     return _WARNING.match(next(above, "").strip()) is not None
+
+
+_REPORTS_EXIT = re.compile(
+    r"(?!=\s{2}|.{0,80}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?i:(?:the|this|slurm|batch|epilogue?|job|script|program|command|process|step|task|run|training|main|python\d?|srun|mpirun|torchrun|finished|ended|exited|done|terminated|at .{10,40}?|[\w./-]{1,60}\.(?:sh|py|sbatch|slurm))(?:\W{1,3}|\Z)){0,6}"
+    r"(?i:(?:with )?(?:an? )?(?:exit[ _-]?(?:code|status)|return[ _-]?code|status|rc)(?: (?:is|was|of)(?: [\w./-]{1,40})?)?)\s{0,3}[:=]?\s{0,3}(?P<code>[1-9]\d{0,2})\W{0,6}$"
+)
+_OF_ENDED = re.compile(r"(?i:exit|rc\b|return|(?:finished|ended|exited|terminated)\b.{0,60}\bstatus)")
+_MAX_CODE = 255
+_WENT_ON = re.compile(r"\b(?i:ok|retry\w{0,3}|again|passed|succe\w{2,6})\b")
+
+
+def reports_exit(body: str, below: str) -> bool:
+    """Whether a script reports in `body` that a command, or the job, ended with a code that is no signal's; `below`: the next line, which may show that it went on."""
+    found = _REPORTS_EXIT.match(body)
+    if found is None or _OF_ENDED.search(body) is None or _WENT_ON.search(below):
+        return False
+    code = int(found["code"])
+    return code <= _MAX_CODE and not vocabulary.signal_of(code)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence.joblog import chain, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, links, sentences
 from probing_cluster.evidence.joblog.messages import languages, python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
@@ -44,13 +44,15 @@ _LACKS = frozenset({"command_not_found", "import_error"})
 _PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
 """The package exists and lacks a part; a module or environment that was not loaded does not explain that."""
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
+    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
 )
 """Lines that are no evidence of whether the program went on."""
 _DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
 """The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
 _OF_TASK = re.compile(r"\b(?:Task|Future) exception was never retrieved$")
 """asyncio's heading. The task is dead, so that a bad exit may come of it."""
+_CAUSED = re.compile(r"Caused by: \S")
+"""The next cause in a trace of a JVM."""
 _HEADING_LINES = 2
 """asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
@@ -61,7 +63,8 @@ _ENDED_WELL = re.compile(
 )
 """A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
 _WENT_WELL = re.compile(
-    rf"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b|{_ENDED_WELL.pattern}", re.IGNORECASE
+    rf"^(?!.*\b(?:but|[1-9]\d*) (?:\w{{1,20}} )?(?:failed|errors?)\b).*\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b|{_ENDED_WELL.pattern}",
+    re.IGNORECASE,
 )
 _ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b", re.IGNORECASE)
 _FILE_TOOL = re.compile(
@@ -98,6 +101,7 @@ class TrailingErrors:
     def __init__(self, recent: Reversible[str] = ()) -> None:
         self._recent = recent
         """The lines read last, kept by the reader."""
+        self._complaints = links.Complaints(recent)
         self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
@@ -110,6 +114,8 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
+        self._decided = False
+        """Whether a later line shows that it gave the script or its runner a bad end."""
         self._over = False
         """Whether the command that printed it has ended since."""
         self._steps = 0
@@ -167,16 +173,23 @@ class TrailingErrors:
 
         What only hardware can cause stays, as weak as what was handled; so does the same text printed again.
         """
+        heads = chain.heads_ignored(record.text)
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
+        near = near or heads or self._is_of_dropped(record)
         again = record.text.strip()[:_WORDS_CHARS] in self._dropped_words
         if found is None or not (near or again) or _INSIDE.match(record.text):
             return found
-        if python.exception(record) is None:
+        if not heads and python.exception(record) is None:
             return found
         if near and not found.late:
             detail = {**found.detail, "unraised": True}
             return replace(found, role=LineRole.OBSERVATION, detail=detail)
         return replace(found, detail={**found.detail, "handled": True})
+
+    def _is_of_dropped(self, record: Record) -> bool:
+        """Whether it is the next cause in the trace of an exception that was ignored."""
+        near = 0 < self.dropped < record.line <= self.dropped + _LAST_LINES
+        return near and _CAUSED.match(record.text) is not None
 
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """The exception at the end of frames without a head; None for a line that a family recognised."""
@@ -198,10 +211,13 @@ class TrailingErrors:
                 self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
+        if self._is_of_dropped(record):
+            return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
             if word and word.role is not LineRole.EXIT and sentences.is_warned(record.text, self._recent):
                 return None
+            word = self._complaints.cause_of(word) if word else None
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 listed = record.text.split()[:3] == self._listed or self.outlived(word.message)
                 if self._last is None and not listed:
@@ -210,6 +226,7 @@ class TrailingErrors:
                 elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
                     self.hold(word)
                 else:
+                    self._complaints.add(word)
                     self._behind = -1
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
@@ -224,9 +241,10 @@ class TrailingErrors:
 
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
+        self._complaints.add(found)
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
-        self._traced, self._over = 0, exit_codes.sums_up(found.message)
-        self._progress = progress.LogProgress(self._recent)
+        self._traced, self._over, self._decided = 0, exit_codes.sums_up(found.message), False
+        self._progress = progress.LogProgress(self._recent, found.message)
 
     def _hold_task(self, found: JobFinding | None) -> None:
         """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
@@ -245,6 +263,7 @@ class TrailingErrors:
             self._weak, self._weak_steps, self._weak_behind = found, 0, 0
             self._weak_progress = progress.LogProgress(self._recent)
         self._weak_until = found.line + _LAST_LINES
+        self._complaints.add(found)
 
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
         """The held complaint that explains `found`.
@@ -256,6 +275,8 @@ class TrailingErrors:
             self._task_died = None
             if found.line - died.line <= _LAST_LINES:
                 return died
+        if (linked := self._linked(found)) is not None:
+            return linked
         if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
@@ -277,6 +298,15 @@ class TrailingErrors:
             return None
         self._weak = None
         return weak
+
+    def _linked(self, found: JobFinding) -> JobFinding | None:
+        """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
+        reason = self._complaints.take(found) if found.role is LineRole.ROOT else None
+        if reason is not None and self._last is not None and self._last.line == reason.line:
+            self._last = None
+        if reason is not None and self._weak is not None and self._weak.line == reason.line:
+            self._weak = None
+        return reason
 
     def after_line(self, line: int, text: str) -> None:
         """A line after the held error: drop the error if the program went on."""
@@ -303,17 +333,25 @@ class TrailingErrors:
         step = progress.is_progress(text) or self._progress.after_line(text)
         self._steps += step
         dump = _DUMPED.match(self._last.message) is not None
-        silent = _NO_WORD.match(text) or (dump and not step and wrapper_lines.is_wrapper_line(text))
+        not_run = exit_codes.not_run(self._last.message)
+        self._decided |= exit_codes.is_decided(text, not_run=not_run)
+        silent = _NO_WORD.match(text) or (
+            (dump or not_run) and not step and wrapper_lines.is_wrapper_line(text)
+        )
         self._behind += self._behind < 0 or not silent
         self._traced += _WORKS.match(text) is not None
         word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail
         most = 0 if dump or self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
-        over = over or (word and self._traced >= _TRACED)
+        over = (over and not self._decided) or (word and self._traced >= _TRACED)
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
-        if self._steps >= _STEPS or over or (word and (well or self._alike > _ALIKE)):
+        if (
+            max(self._steps, self._progress.live) >= _STEPS
+            or over
+            or (word and (well or self._alike > _ALIKE))
+        ):
             self._outlive(self._last.message)
             self._last = None
 
