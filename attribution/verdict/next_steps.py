@@ -24,6 +24,7 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("another_limit", ("time_limit",), lambda view, _: view.within_limit),
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
     ("requeued_unwatched", ("requeued_by_user",), lambda view, _: not view.fully_watched),
+    ("limit_after_steps_in_turn", ("time_limit",), lambda view, _: _steps_took_turns(view)),
     ("limit_after_waiting_step", ("time_limit",), lambda view, _: _step_waited(view, held=True)),
     ("limit_after_unbegun_step", ("time_limit",), lambda view, _: _step_waited(view, held=False)),
     ("limit_after_hang", ("time_limit",), lambda view, _: view.stalled_at is not None),
@@ -56,6 +57,13 @@ def _step_waited(view: evidence_view.EvidenceView, *, held: bool) -> bool:
     if error is None or not onset.is_waiting_step(error):
         return False
     return phrases.waited_for_steps(error.message) is held
+
+
+def _steps_took_turns(view: evidence_view.EvidenceView) -> bool:
+    """Whether a step waited for other steps until the end, and an earlier one that had waited began."""
+    error = recovery.last_error(view)
+    took_turns = error is not None and error.detail.get(vocabulary.STEPS_TOOK_TURNS) is True
+    return took_turns and _step_waited(view, held=True)
 
 
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -121,7 +121,10 @@ def stall(
     # srun says once that a step waits, and says when it begins.
     waits = bool(stalls) and held[stalls[-1]].kind == "slurm_launch_failed"
     if len(stalls) >= (_STALLS if ended and not waits else 1) and only_lists(held[stalls[0]].line):
-        return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
+        # Where steps took turns, the first one began: the last still waits.
+        took_turns = waits and held[stalls[0]].detail.get(vocabulary.STEPS_TOOK_TURNS) is True
+        of_another = waits and ended not in ("", "slurm_timeout")
+        return None if of_another else stalls[0 if took_turns else -1]
     if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
         return None
     lines = [*(f.line for f in held), last_line]
