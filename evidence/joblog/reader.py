@@ -71,6 +71,7 @@ class JobLogReader:
         self._heredoc = shown_text.HereDocument()
         self._pages = shown_text.Pages()
         self._copied = shown_text.Copied()
+        self._builds = shown_text.BuildOutput()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
         self._stacks = stack_causes.StackCauses()
@@ -225,7 +226,7 @@ class JobLogReader:
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._candidates.fill_rank(finding.line, finding.rank)
-        if self._trailing.printed(finding.line) and finding.role is LineRole.ROOT:
+        if self._builds.inside(finding.line) and finding.role is LineRole.ROOT:
             finding = replace(finding, detail={**finding.detail, "weak": True})
         if finding.detail.get("weak"):
             self._trailing.hold_weak(finding)
@@ -322,7 +323,7 @@ class JobLogReader:
             self._trailing.take_last()
         elif succeeded is False:
             self._candidates.test_began()
-        self._trailing.announce(line, text)
+        self._builds.read(line, text)
         of_errors = self._step_output.of_errors(line)
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):

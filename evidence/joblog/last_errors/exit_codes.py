@@ -88,3 +88,14 @@ def was_started_by(message: str, held: JobFinding) -> bool:
     return (
         tool_of(held.message) == "ssh" and tool_of(message) in _CLEAN_UP and _LOST.match(message) is not None
     )
+
+
+_UNREACHED = re.compile(
+    r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
+)
+"""ssh's messages when a launcher could not start its part on another node."""
+
+
+def reached_no_host(message: str) -> bool:
+    """Whether ssh could not reach another node."""
+    return _UNREACHED.match(message) is not None

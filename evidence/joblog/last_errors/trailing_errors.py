@@ -38,10 +38,6 @@ _COMMAND_LINES = 3
 """A missing command ended a script only if at most so many lines follow."""
 _TRAILING_KINDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
 _LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
-_UNREACHED = re.compile(
-    r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
-)
-"""ssh's messages when a launcher could not start its part on another node."""
 _LACKS = frozenset({"command_not_found", "import_error"})
 """Consequences of a module that could not be loaded."""
 _PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
@@ -55,8 +51,6 @@ _HEADING_LINES = 2
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
 """A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
-_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
-"""pip's heading of the output of a package's own build."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _TRACED = 12
@@ -119,22 +113,11 @@ class TrailingErrors:
         self._weak_until = 0
         self._weak_behind = self._weak_steps = 0
         self._weak_progress = self._progress
-        self._printed_until = 0
-        """Last line of a package's build output that pip repeats."""
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
         held = self._last is not None or self._weak is not None
         return held or (bool(self._frames) and line <= self._frames_until)
-
-    def announce(self, line: int, text: str) -> None:
-        """Note whether `text` announces the output of a package's build."""
-        if printed := _PRINTED.search(text):
-            self._printed_until = line + int(printed["lines"])
-
-    def printed(self, line: int) -> bool:
-        """Whether `line` is build output that pip repeats; a script often goes on without the package."""
-        return line <= self._printed_until
 
     def ignored(self, record: Record) -> None:
         """The frames or the exception to come are of one that Python ignores and that ends nothing; `record` announces it."""
@@ -282,7 +265,11 @@ class TrailingErrors:
                 return died
         if (linked := self._linked(found)) is not None:
             return linked
-        if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
+        if (
+            found.kind in _LAUNCHES
+            and self._last is not None
+            and exit_codes.reached_no_host(self._last.message)
+        ):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
         if lacks_file and self._last is not None and _NO_DIRECTORY.match(self._last.message):
