@@ -28,8 +28,7 @@ _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
     r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
 )
-_FRAMES_LINES = 400
-_MAX_RANKS = 256
+_FRAMES_LINES, _MAX_RANKS = 400, 256
 _WORDS_CHARS = 120
 """Enough characters to recognise an exception again; the rest of the line may be another process's."""
 _LAST_LINES = 40
@@ -95,8 +94,7 @@ class TrailingErrors:
         """The error that it replaced, because its command gave the script its exit code."""
         self._over = False
         """Whether the command that printed it has ended since."""
-        self._steps = 0
-        self._frames_behind = 0
+        self._steps = self._frames_behind = 0
         """Lines of the exception's own stack after it, in Java or C++."""
         self._behind = self._traced = 0
         """Lines after the last such message that may be work; commands that the script traces after it."""
