@@ -170,7 +170,7 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
         "password expired 3 days ago, password attempts left: 2, password is null",
         "password [REDACTED], password <hidden>, password ****, password {}, password %s",
         "Your password was changed on 2026-01-03, login with password disabled, Passwort falsch",
-        "token is expired",
+        "token is expired, no username or password is present, an empty password and/or salt, keep the passphrase confidential",
         "invalid token at line 3, lost token 0, token 5 of 4096, EOS token is 151645",
         "Unexpected token is '}', unexpected token '}', next token is 'else'",
         "Token is valid (permission: read). Your token has been saved to /home/bob/.cache/huggingface/token",
