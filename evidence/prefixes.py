@@ -139,6 +139,7 @@ _HEADER = re.compile(
 """A mail's header or another word that announces a text: no host that pdsh asked is called so."""
 _OPENS = r"(?=\[\s{0,7}\d{1,9}\.\d{6}\]|\[?[A-Z][a-z]{2}\ (?:[A-Z][a-z]{2}\ )?[ \d]\d\ \d\d:\d\d:|\d{4}-\d\d-\d\d[T\ ]\d\d:|<\d{1,3}>|\d{1,3},\d{1,20},\d{1,20},)"
 """The beginning of a whole line of a kernel log: the kernel's own time, a date, a priority."""
+_OPENING = re.compile(_OPENS)
 _FILE = _pattern(
     r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?"
     rf"|(?:[\w./+@-]{{0,200}}/)?(?:messages|syslog|kern\.log|dmesg)[\w.-]{{0,60}}(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
@@ -282,8 +283,9 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
             host=found["host"] or found["pipe"] or found["boxed"] or line.host,
             message=text[found.end() :],
         )
-    for pattern in () if line.stamped or line.contained else (_FIELD, _FILE, _RELAY, _DROPPED):
-        if found := pattern.match(text):
+    for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
+        found = pattern.match(text)
+        if found and (not line.contained or _OPENING.match(text, found.end())):
             return replace(line, message=text[found.end() :])
     return None
 

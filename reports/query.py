@@ -15,13 +15,15 @@ _NEVER_STARTED = """
 SELECT job_id, detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', detail ->> 'account',
        detail ->> 'reason', at, detail ->> 'end_known', cluster
 FROM probing.health_event
-WHERE {of_job} AND kind = %(kind)s AND node = '' -- a node's agent can write no event of no node
+WHERE {of_job} AND kind = '{kind}' AND node = '' -- a node's agent can write no event of no node
 ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
 LIMIT 1000
 """
-_BY_NUMBER = _NEVER_STARTED.format(of_job="job_id = %(base)s")
-_BY_RAW_ID = _NEVER_STARTED.format(of_job="detail -> 'raw_id' = to_jsonb(%(base)s::bigint)")
-"""Of a task or component, which is stored under its array's or leader's number. No index knows the raw id: the second question."""
+_BY_NUMBER = _NEVER_STARTED.format(kind=vocabulary.NEVER_STARTED, of_job="job_id = %(base)s")
+_BY_RAW_ID = _NEVER_STARTED.format(
+    kind=vocabulary.NEVER_STARTED, of_job="detail -> 'raw_id' = to_jsonb(%(base)s::bigint)"
+)
+"""Of a task or component, which is stored under its array's or leader's number: the second question. An index of its own (`health_event_raw_id`) needs the kind in the text."""
 _DEPENDENCY = "Dependency"
 _INVALID_DEPENDENCY = (
     "a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it: "
@@ -79,7 +81,7 @@ def never_started(
 
     With `is_whole` a plain number is also an array's, which is answered by some of its tasks.
     """
-    given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
+    given = {"cluster": cluster, "base": ref.base, "written": str(ref)}
     found = connection.execute(_BY_NUMBER, given).fetchall()
     found = [row for row in found if covers(row[1], ref, is_whole=is_whole)]
     by_raw_id = not found and ref.plain and ref.until is None

@@ -154,6 +154,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "missing_ranks"
     if event.kind == "cuda_oom" and "held_gib" in event.detail:
         return "cuda_held_by_others"
+    if event.kind in _RAISED and (licence := _LICENCES.get(str(event.detail.get("licence")))):
+        return licence
     if event.kind == "io_error" and _READ_ONLY.search(event.message):
         return "read_only_file"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
@@ -166,6 +168,7 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
 
 
 _READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\bEROFS\b", re.IGNORECASE)
+_LICENCES = {"no_server": "licence_server_down", "taken": "licences_taken", "refused": "licence_refused"}
 _RAISED = frozenset({"python_exception", "program_error"})
 _UNRESOLVED = re.compile(
     r"NameResolutionError|\bName or service not known|\bTemporary failure in name resolution|\bgetaddrinfo failed"

@@ -24,6 +24,7 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("another_limit", ("time_limit",), lambda view, _: view.within_limit),
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
     ("requeued_unwatched", ("requeued_by_user",), lambda view, _: not view.fully_watched),
+    ("limit_after_steps_in_turn", ("time_limit",), lambda view, _: _steps_took_turns(view)),
     ("limit_after_waiting_step", ("time_limit",), lambda view, _: _step_waited(view, held=True)),
     ("limit_after_unbegun_step", ("time_limit",), lambda view, _: _step_waited(view, held=False)),
     ("limit_after_hang", ("time_limit",), lambda view, _: view.stalled_at is not None),
@@ -58,19 +59,27 @@ def _step_waited(view: evidence_view.EvidenceView, *, held: bool) -> bool:
     return phrases.waited_for_steps(error.message) is held
 
 
+def _steps_took_turns(view: evidence_view.EvidenceView) -> bool:
+    """Whether a step waited for other steps until the end, and an earlier one that had waited began."""
+    error = recovery.last_error(view)
+    took_turns = error is not None and error.detail.get(vocabulary.STEPS_TOOK_TURNS) is True
+    return took_turns and _step_waited(view, held=True)
+
+
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """What to do now, in sentences; of a missing package or command also what the script could not set up before it, and what it outlived."""
     return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}{_outlived(view, ranking.winner)}"
 
 
 def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
-    """Names the commands that the script's shell did not find before a package or another command was missing; empty for none or another error."""
+    """Names the commands that the script's shell did not find, or conda that was not set up, before a package or another command was missing; empty for none or another error."""
     if winner.cause != "user_error":
         return ""
     missing = [str(e.detail[_LACKED]) for e in winner.evidence if e.detail.get(_LACKED)]
     if any(e.kind == "import_error" for e in winner.evidence):
-        found = [f.event for f in (*view.findings, *view.further_errors) if f.event.kind == _NOT_FOUND]
-        missing += [e.message for e in sorted(found, key=lambda e: digits.index(e.detail.get("line")) or 0)]
+        found = [f.event for f in (*view.findings, *view.further_errors)]
+        found.sort(key=lambda e: digits.index(e.detail.get("line")) or 0)
+        missing += [e.message for e in found if e.kind == _NOT_FOUND or e.message.startswith(_NO_CONDA)]
     names = dict.fromkeys(": ".join(phrases.clean(m).rsplit(": ", 2)[-2:]) for m in missing)
     if not names:
         return ""
@@ -93,6 +102,8 @@ def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 _BY_SIGNAL = frozenset({"oom_kill_suspected", "process_terminated"})
 _NOT_FOUND, _LACKED = "command_not_found", "lacked_before"
 """The kind of a command that was not found; the field with the script's earlier complaint of such a command, `module` or `ml`."""
+_NO_CONDA = ("CondaError: Run 'conda init' before 'conda activate'", "CommandNotFoundError: Your shell has not been properly configured")  # fmt: skip
+"""Conda's complaints if its shell function was not set up; the script goes on in the environment that it has."""
 
 
 def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -188,7 +199,8 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     """The check that the findings suggest where nothing is proven; empty if the cause's own step is better."""
     winner = ranking.winner
     sure = ranking.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
-    if winner.cause not in ("user_error", taxonomy.UNKNOWN) or sure:
+    by_text = bool(winner.evidence) and all(map(findings.is_finding, winner.evidence))
+    if sure or not (by_text or winner.cause in ("user_error", taxonomy.UNKNOWN)):
         return ""
     ids = {e.event_id for e in winner.evidence}
     checkable = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]

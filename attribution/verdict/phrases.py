@@ -118,11 +118,13 @@ def signal(number: int) -> str:
     return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
 
 
-_UNREPORTED = frozenset({2, 10, 12, 13})
-"""Signals that end a script's command without a word of the shell's: SIGINT, SIGUSR1, SIGUSR2, SIGPIPE."""
+_UNREPORTED = frozenset({10, 12})
+"""Signals that end a script's command without a word of the shell's: SIGUSR1, SIGUSR2. SIGINT and SIGPIPE (`_MEANINGS`) are two more."""
 _REPORTED = frozenset({4, 6, 7, 8, 9, 11, 15, 24, 25})
 """Signals that often end programs; of those the shell and srun print a line."""
 _MEANINGS = {
+    2: "of many tools: a wrong argument; or 130, SIGINT",
+    13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
     120: "of Python: its standard output could not be written at its end, as into a closed pipe",
     123: "of xargs: a command that it ran failed",
     vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
@@ -134,17 +136,17 @@ _MEANINGS = {
 _NOT_FOUND = 127
 
 
-def exit_code(code: int, *, command_missing: bool = False, log_was_read: bool = False) -> str:
-    """`13 (or 141, SIGPIPE)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
+def exit_code(code: int, *, command_missing: bool = False, names_none: bool = False) -> str:
+    """`11 (or 139, SIGSEGV)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
 
-    A log that was read and reports no such signal excludes most of them. Of 127 the likelier meaning comes first: a shell that finds no command prints that into the log (`command_missing`).
+    `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 127 the likelier meaning comes first: a shell that finds no command prints that into the log (`command_missing`).
     """
     if code == _NOT_FOUND:
         missing, other = "of the shell: a command was not found", "255, as of ssh and exit -1"
-        if log_was_read and not command_missing:
+        if names_none and not command_missing:
             return f"{code} (or {other}; its log names no missing command)"
         return f"{code} ({missing})" if command_missing else f"{code} ({missing}; or {other})"
-    if code in _UNREPORTED or (code in _REPORTED and not log_was_read):
+    if code in _UNREPORTED or (code in _REPORTED and not names_none):
         return f"{code} (or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name})"
     return f"{code} ({_MEANINGS[code]})" if code in _MEANINGS else f"{code}"
 
@@ -154,6 +156,17 @@ def before_a_repair(step: str) -> str:
     if not step.startswith(_REPAIRS):
         return step
     return f"Check {{device}} of {{node}} first, since it is only possibly at fault. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
+
+
+def names_signal(line: str, number: int) -> bool:
+    """Whether the line names the signal, as the shell, srun or a crash handler does: `Segmentation fault`, `SIGSEGV`, `signal 11`."""
+    if number not in set(signals.Signals):
+        return False
+    words = (signals.Signals(number).name, signals.strsignal(number) or "")
+    return (
+        any(w and w.lower() in line.lower() for w in words)
+        or re.search(rf"\bsignal:? {number}\b", line, re.IGNORECASE) is not None
+    )
 
 
 _SHELL = re.compile(
@@ -178,10 +191,11 @@ def waited_for_steps(line: str) -> bool:
     return _HELD_BY_STEPS.search(line) is not None
 
 
-def step_that_waited(line: str) -> str:
-    """The clause about a step that waited until the job's end; `line` is srun's about it."""
-    held = " for what other steps of the job held" if waited_for_steps(line) else ""
-    return f"one of its steps never began: srun waited until then{held}; its log says: {clean(line)}"
+def step_that_waited(line: str, until: str) -> str:
+    """The clause about a step that waited `until` the job's end; `line` is srun's about it."""
+    held = "the memory" if "(Memory required" in line else "the nodes"
+    why = f", because other steps of the job held {held}" if waited_for_steps(line) else ""
+    return f"one of its steps never began: srun waited until {until}{why}; its log says: {clean(line)}"
 
 
 _LOGGER = re.compile(r"^[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{3,6} \d{1,10} \S{1,200}:\d{1,6}\] (?=\S)", re.ASCII)

@@ -310,7 +310,8 @@ def _output_ends(view: evidence_view.EvidenceView) -> str:
     if error is None:
         return ""
     if onset.is_waiting_step(error):
-        return f"; {phrases.step_that_waited(error.message)}"
+        until = "that deadline" if view.state == "DEADLINE" else "the time limit"
+        return f"; {phrases.step_that_waited(error.message, until)}"
     return f"; its output ends with an error: {phrases.clean(error.message)}"
 
 

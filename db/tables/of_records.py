@@ -66,6 +66,12 @@ health_event = of_record(
     # which there are many, by code and node.
     sa.Index("health_event_kind", "kind", "at", postgresql_where=sa.text("kind <> 'xid'")),
     sa.Index("health_event_xid", "code", "node", "at", postgresql_where=sa.text("kind = 'xid'")),
+    # A job that nothing knows is sought by this too, in every month.
+    sa.Index(
+        "health_event_raw_id",
+        sa.text("(detail -> 'raw_id')"),
+        postgresql_where=sa.text("kind = 'never_started'"),
+    ),
     postgresql_partition_by="RANGE (at)",
 )
 check_result = of_record(

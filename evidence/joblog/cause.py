@@ -15,12 +15,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, unexplained_end
+from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import sentences
-from probing_cluster.evidence.joblog.messages import gpu_hardware
+from probing_cluster.evidence.joblog.messages import gpu_hardware, licences
 
 _STEPS = 3
 """So many further steps show that the program went on."""
@@ -36,8 +35,6 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_LAST_CHARS = 200
-_WORDS = re.compile(r"\w")
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _ANNOUNCED_LINES = 3
@@ -95,16 +92,30 @@ class CauseCandidates:
         """The best candidate, as long as nothing is settled."""
         return None if self.best is None or self.settled else self.held[self.best]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no cause so far, or only a command of the script that died before its work began."""
+        best = self.candidate
+        return self.best is None or (best is not None and progress.work_began(best, self._progress))
+
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = gpu_hardware.named(finding)
+        finding = teardown.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
             self.held.append(finding)
             return
-        if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
+        best, begun = self.candidate, self._progress.units.begun > 0
+        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
+        if self.best is not None and self.is_open:
+            if unexplained_end.is_own_statement(finding):
+                self._survived(listed=True)
+            elif unexplained_end.lacks(finding):  # perhaps what the command did not write
+                finding = replace(finding, role=LineRole.OBSERVATION)
+        elif finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
             self._survived()
+        self._progress.units.failed(finding)
         if finding.role is LineRole.EXIT:
             self._keep_exit()
         self._not_survived(finding)
@@ -122,13 +133,14 @@ class CauseCandidates:
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
             self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
-            self._progress = progress.LogProgress(self.recent)
+            self._progress = progress.LogProgress(self.recent, finding.message)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
             for earlier in self.held[self._judged : -1]:
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
-            self.held[self.best] = grammar.enrich(self.held[self.best], finding)
+            best = licences.with_reason(self.held[self.best], finding)
+            self.held[self.best] = grammar.enrich(best, finding)
 
     def _keep_exit(self) -> None:
         """A launcher reports an exit: it is the best candidate's, even if the script goes on."""
@@ -245,14 +257,12 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
-            elif progress.work_began(best, self._progress):
-                self._survived(doubted=self.best, listed=True)
             return
         raised = best.kind in ("python_exception", "import_error")
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text)
+        falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text, best.message)
         recovers = falls_back or progress.announces_recovery(record.text)
         if near and recovers and not self._is_of_another(record, best):
             best = self._note(self.best, handled=True, goes_on=True)
@@ -272,7 +282,7 @@ class CauseCandidates:
             own = self._progress.of_same_run(record.text)
             if self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS:
                 self._late_steps += 1 if own else _STEPS_OF_GRACE
-            if self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
+            if self._progress.resumed(best.kind) or self._late_steps >= _STEPS_AFTER_END * _STEPS_OF_GRACE:
                 self.next_run(record.line)
             return
         if not progress.can_be_survived(best):
@@ -311,8 +321,8 @@ class CauseCandidates:
         self._doubted, self._chars = doubted, chars
 
     def _not_survived(self, finding: JobFinding) -> None:
-        """`finding` may show that other ranks went on after a doubted failure, and the failed one did not."""
-        if self._doubted is None or not unexplained_end.follows(finding, self.held[self._doubted]):
+        """A bad exit or a sum of failures may follow a doubted failure at once: others went on, this one did not."""
+        if self._doubted is None or not unexplained_end.sums_up(finding):
             return
         index, self._doubted = self._doubted, None
         if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
@@ -348,16 +358,16 @@ class CauseCandidates:
             if best.rank is None and 0 < line - best.line <= 3:
                 self.held[self.best] = replace(best, rank=rank)
 
-    def take_own_end(self, behind: Callable[[int], list[str]]) -> None:
-        """Make the exception with which a single process ended the first cause, or a task's own exit before another rank's complaint; `behind`: the lines after a line."""
+    def take_own_end(self, behind: Callable[[int], list[str]], of_one: Callable[[int, int], bool]) -> None:
+        """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or an earlier end before another's complaint."""
         if (best := self.candidate) is None:
             return
-        left = precedence.left_before(best, self.held)
-        last = unexplained_end.last_error(best, self.held, behind) if left is None else left
+        left = unexplained_end.earlier_end(best, self.held)
+        last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
         self.best = self.best if last is None else last
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, nor a node that Ray did without."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
@@ -366,15 +376,11 @@ class CauseCandidates:
             self.best = None
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
-        if bare or (not self._exited and unexplained_end.thread_outlived(best, self.held, lines)):
+        outlived = unexplained_end.thread_outlived(best, self.held, lines)
+        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
             self.best = None
         elif lines:
-            more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
-            raised = {f.message.strip() for f in self.held if f.detail.get("chained")}
-            words = (line for line in lines if _WORDS.search(line) and line.strip() not in raised)
-            if own := [line for line in words if not wrapper_lines.is_wrapper_line(line)]:
-                more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
-            self._note(self.best, **more)
+            self._note(self.best, **unexplained_end.words_behind(lines, self.held))
 
     def settle(self) -> list[JobFinding]:
         """Release all findings; the first call marks the first cause."""
@@ -382,13 +388,8 @@ class CauseCandidates:
             self.best = None
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
-            detail = (
-                {**best.detail, "goes_on": True}
-                if unexplained_end.is_endless(best, self.held)
-                else best.detail
-            )
-            if raised_as := chain.raised_as(best, self.held):
-                detail = {**detail, "raised_as": raised_as}
+            best = unexplained_end.with_endless(best, self.held)
+            detail = chain.with_raised(best, self.held).detail
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}
             self.held[self.best] = replace(best, first_cause=True, detail=detail)

@@ -43,7 +43,7 @@ _TRIES_AGAIN = re.compile(
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
 """A shorter text may end a line by chance."""
-_MAX_RANKS = 256
+_MAX_RANKS, _MAX_KEPT = 256, 4096
 _MESSAGE_CHARS = 200
 _DIGITS, _WORDS_CHARS = re.compile(r"\d+"), 120
 _DEEP = 2
@@ -65,6 +65,8 @@ class _Traceback:
     handler: Frame | None = None
     """The function that handled it."""
     outermost: Frame | None = None
+    own: Frame | None = None
+    """The first frame outside the libraries."""
     below: int = 0
     """Calls below the handler's last frame."""
     code: str = ""
@@ -97,10 +99,12 @@ CODE_CHARS = 400
 _INSIDE = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _UNRAISED = re.compile(
     r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in (?:sys\.excepthook|atexit\._run_exitfuncs):$|^\[IPKernelApp\] (?:ERROR|WARNING) \| "
-    r"|\b(?:Task|Future) exception was never retrieved$|^Exception in Tkinter callback$"
+    r"|\b(?:Task|Future) exception was never retrieved$|^Exception in Tkinter callback$|\bdistributed\.\w{1,20} - ERROR - Failed to communicate with scheduler during heartbeat\.$"
+    r"|\b(?:exception|error)\b.{0,80}\bin (?:thread )?[\"']?shutdown[ -]?hook(?:-\d{1,6})?\b[\"']?.{0,200}$|\bShutdownHookManager: Exception\b",
+    re.IGNORECASE,
 )
-"""Python's heading of an exception that it ignores and that ends nothing."""
-UNRAISED_TRIGGERS = ("Exception ignored", "Logging error", "sys.excepthook", "_run_exitfuncs", "[IPKernelApp]", "was never retrieved", "Exception in Tkinter")  # fmt: skip
+"""The heading of an exception that Python, or Dask between its heartbeats, ignores, or of one in what a JVM calls after the end; it ends nothing."""
+UNRAISED_TRIGGERS = ("Exception ignored", "Logging error", "sys.excepthook", "_run_exitfuncs", "[IPKernelApp]", "was never retrieved", "Exception in Tkinter", "during heartbeat", "hutdown-hook", "hutdownHook", "hutdown hook")  # fmt: skip
 _THREAD = re.compile(r"(?:^|\s)Exception in thread \S")
 _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
 """The file of the thread that feeds a queue; it prints its exceptions without a heading."""
@@ -160,6 +164,8 @@ class ExceptionChain:
         """Functions in which tracebacks began, with the line and the words of each exception."""
         self.handled_at: frozenset[int] = frozenset()
         """Lines of the exceptions that one function caught, as the last one showed."""
+        self._own: dict[int, Frame] = {}
+        """The first frame outside the libraries of the exception in a line."""
 
     def link(self, record: Record) -> None:
         """A line that `is_link`."""
@@ -177,7 +183,7 @@ class ExceptionChain:
         if len(self._of) >= _MAX_RANKS:
             self._of.clear()
         if now is not None:
-            now.handler, now.outermost, now.below, now.code = now.outermost, None, 0, ""
+            now.handler, now.outermost, now.own, now.below, now.code = now.outermost, None, None, 0, ""
         now = self._of[record.rank] = now or _Traceback()
         now.above, now.head = above, record.line
 
@@ -189,6 +195,7 @@ class ExceptionChain:
         if found := _FRAME.match(record.text):
             frame = found["file"], found["function"]
             now.outermost = now.outermost or frame
+            now.own = now.own or (None if _LIBRARY.search(frame[0]) else frame)
             now.below, now.code = 0 if frame == now.handler else now.below + 1, ""
         elif not now.code:
             now.code = record.text.strip()[:CODE_CHARS]
@@ -200,6 +207,8 @@ class ExceptionChain:
         name = str(found.detail.get("exception", "")).rpartition(".")[2]
         if now is None or not name:
             return found
+        if now.own is not None and len(self._own) < _MAX_KEPT:
+            self._own[found.line] = now.own
         found = self._note_handler(now, found, rank)
         raised = now.code.startswith("raise")
         expected = now.handled in _EXPECTED and now.handler is not None
@@ -223,6 +232,11 @@ class ExceptionChain:
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
+    def may_be_of_one_process(self, first: int, last: int) -> bool:
+        """Whether the exceptions in the lines `first` and `last` can be one process's: both of one script, or the first caught: in a function, or printed without a traceback."""
+        one, other = self._own.get(first), self._own.get(last)
+        return other is not None and (one is None or one[0] == other[0] or one[1] != "<module>")
+
     def _note_handler(self, now: _Traceback, found: JobFinding, rank: int | None) -> JobFinding:
         """Count the exceptions whose tracebacks begin in one function of the program, below its entry point; mark those that it handled."""
         frame = now.outermost
@@ -242,14 +256,15 @@ class ExceptionChain:
         return found
 
 
-def raised_as(best: JobFinding, held: Sequence[JobFinding]) -> str:
-    """The message of the last exception in `held` that was raised from `best`; empty without one."""
+def with_raised(best: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
+    """`best`, with the message of the last exception in `held` that was raised from it."""
     last = best
     for later in held if "exception" in best.detail else ():
         began = later.detail.get("chained")
         if began and began <= best.line < later.line and later.rank == best.rank:
             last = later
-    return "" if last.message == best.message else sanitize.clean(last.message, _MESSAGE_CHARS)
+    raised = "" if last.message == best.message else sanitize.clean(last.message, _MESSAGE_CHARS)
+    return replace(best, detail={**best.detail, "raised_as": raised}) if raised else best
 
 
 def placed(found: JobFinding | None, last: JobFinding | None) -> JobFinding | None:

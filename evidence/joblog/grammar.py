@@ -138,6 +138,8 @@ class JoblogContext:
     """The lines so far of a message that an MPI runtime prints between two rules."""
     box_line: int = 0
     """Line of the rule above them; 0 without one."""
+    step_created: bool = False
+    """Whether srun reported that a step which had waited began."""
     node_line: int = 0
     """Line of the place with which Node.js begins its report of an uncaught error; 0 without one."""
     node_rank: int | None = None

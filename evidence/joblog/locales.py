@@ -206,6 +206,10 @@ _PLAIN = re.compile(
 _BARE = re.compile(
     rf"^\s{{0,8}}(?P<said>{_either(_SIGNALS['Segmentation fault'] + _SIGNALS['Bus error'])})\s{{0,2}}(?:[(（].{{1,60}}[)）])?$"
 )
+_LOADER = re.compile(
+    r"^(?P<program>\S{1,300}?)\s?: [^:\n]{5,120}: (?P<library>[^\s:]{1,200}\.so(?:\.[\w.]{1,40})?): [^:\n]{5,160}: No such file or directory$"
+)
+"""The loader's message about a library that it does not find; its words are translated as well."""
 _R_CALL = re.compile(
     rf"^\s{{0,2}}(?:(?:{_either(_R_CALLS)})(?P<call>[\w.:$`'\"(\[{{].{{0,300}}?)|(?P<before>\S.{{0,300}}?)\s?(?:{_either(_R_BEHIND)}))\s?[:：]\s?"
 )
@@ -238,4 +242,7 @@ def english(text: str) -> str:
     if bare := _BARE.match(text.rstrip()):
         return _ENGLISH[bare["said"]]
     text = _LINE.sub(r"\g<shell>: line \g<line>: ", text)
-    return _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)
+    text = _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)
+    if loader := _LOADER.match(text):
+        return f"{loader['program']}: error while loading shared libraries: {loader['library']}: cannot open shared object file: No such file or directory"
+    return text

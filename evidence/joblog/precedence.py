@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from probing_cluster.core import digits, vocabulary
-from probing_cluster.evidence.joblog import grammar, progress
+from probing_cluster.core import digits
+from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
@@ -122,9 +122,10 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return True
     if best.kind in ("program_error", "process_aborted") and best.role is LineRole.EXIT:
         # Right below the end, the process reports a lost peer: in its error stack, or as the thrown exception.
+        apart = new.host != best.host and None not in (new.host, best.host)
         its_own = new.kind in ("peer_lost", "net_ib_error") and new.rank in (None, best.rank)
         thrown = new.role is LineRole.REMOTE and behind == 1
-        if thrown or (its_own and 0 < behind <= _REASON_LINES):
+        if not apart and (thrown or (its_own and 0 < behind <= _REASON_LINES)):
             return True
     if (
         new.detail.get("below_source")
@@ -208,7 +209,8 @@ def _only_passes_on(finding: JobFinding) -> bool:
     """Whether a tool such as make only reports that a command failed, or a later command of the script lacks a file."""
     if finding.kind != "program_error" or finding.detail.get("panic"):
         return False
-    lacks = progress.is_of_script(finding.message) and "No such file" in finding.message
+    message = locales.english(finding.message)
+    lacks = progress.is_of_script(message) and "No such file" in message
     return lacks or finding.detail.get("handled") is True
 
 
@@ -334,7 +336,6 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
 _LEAST_WAITING = 3
 _SHARE = 8
 """At most one rank in so many may be absent. If more are, the log is more likely incomplete."""
-
 _MOST_ABSENT = 8
 
 
@@ -373,28 +374,3 @@ def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
     of_all = {first.group, other.group} <= grammar.WORLD_GROUP_NAMES
     before = first.seq is not None and other.detail.get("enqueued") == first.seq - 1
     return other.kind == "dump_signal" and of_all and before
-
-
-_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
-"""Errors of a rank that waits for one that has left."""
-
-
-def left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
-    """Index in `held` of a single task's exit before `best`, the complaint of another rank; None without one.
-
-    A task's output reaches the log before srun reports its end. Exit code 1 does not count: it may belong to a Python exception
-    whose text is lost.
-    """
-    if best.rank is None or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE):
-        return None
-    for i, earlier in enumerate(held):
-        if earlier.line >= best.line:
-            return None
-        code = earlier.detail.get("exit_code")
-        left = (
-            isinstance(code, int) and 1 < code < vocabulary.BY_SIGNAL and not earlier.detail.get("survived")
-        )
-        alone = earlier.rank is not None and earlier.detail.get("tasks") == str(earlier.rank)
-        if earlier.kind == "task_exit" and left and alone and earlier.rank != best.rank:
-            return i
-    return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog import grammar, units
 
 LOOK_BACK_LINES = 40
 """Lines before an error; they show which lines report progress and in which order they reach the log."""
@@ -109,22 +109,9 @@ def is_progress(text: str) -> bool:
     return read_counters(text) is not None
 
 
-_GOES_ON = re.compile(
-    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
-    re.IGNORECASE,
-)
-_ADVICE = re.compile(
-    r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
-)
-"""Advice to the reader of the log, which the program itself does not follow."""
-_WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
-"""The log level of a problem that does not end the program."""
-
-
 def announces_recovery(text: str) -> bool:
     """Whether the program reports that it goes on. A line of progress does not count: it may repeat an old number of skipped steps."""
-    goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
-    return goes_on and not _ADVICE.search(text) and not is_progress(text)
+    return units.reports_recovery(text) and not is_progress(text)
 
 
 Entry = tuple[str, int]
@@ -202,7 +189,9 @@ class GrowingLines:
 class LogProgress:
     """Counts lines that advanced since an error; `before`: the lines before it, oldest first."""
 
-    def __init__(self, before: Iterable[str] = ()) -> None:
+    def __init__(self, before: Iterable[str] = (), error: str = "") -> None:
+        before = tuple(before)
+        self.units = units.Units(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
         self._growing = GrowingLines()
@@ -242,9 +231,13 @@ class LogProgress:
             self._begun_anew.add(words)
         return words in self._ordered and words not in self._begun_anew
 
+    def resumed(self, kind: str) -> bool:
+        """Whether the job, whose end was of this kind, was queued again and works on in the same log."""
+        return kind in _REQUEUES and self.units.restarted and self.live >= _LOOP_ENDED
+
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""
-        if _TRAINED.search(text):
+        if _TRAINED.search(text) or self.units.went_on(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
@@ -262,7 +255,14 @@ class LogProgress:
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
             # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED
-        if live or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60]):
+        if (
+            live
+            or self.units.begun
+            or self.units.restarted
+            or words in self._ordered
+            or _LIVE.search(text)
+            or _DATE.search(text[:60])
+        ):
             self.live += 2 if len(now) == 1 and _EPOCH.match(text) else 1
         return True
 
@@ -274,7 +274,7 @@ _OF_SCRIPT = re.compile(
 _SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
 _SCRIPT_LINES = 2
 _NO_WORDS = re.compile(
-    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
+    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:\+{1,4} )?(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
     re.IGNORECASE,
 )
 """Lines of a launcher, and consequences of a failure."""
@@ -294,12 +294,12 @@ def made_up_for(error: str, text: str) -> bool:
 
 
 _SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|\bDAGScheduler: Job \d{1,9} finished\b|^configure: exit 0$"
 )
 
 
 def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well."""
+    """Whether a launcher (torchrun, DeepSpeed, Ray, Spark) or configure reports that its work ended well."""
     return _SUCCEEDED.search(text) is not None
 
 
@@ -320,6 +320,7 @@ _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")
 """The record that transformers' trainer writes once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
 _LOOP_ENDED = 3
+_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted"})
 
 
 def is_of_script(text: str) -> bool:
@@ -385,9 +386,9 @@ class AfterExit:
 
 
 def work_began(ended: grammar.JobFinding, since: LogProgress) -> bool:
-    """Whether the script's work began only after `ended`, a command of it that a signal ended: that was a helper.
+    """Whether work began only after `ended`, a command of the script that a signal ended: that may have been a helper.
 
-    SIGKILL takes the lines with it that a process had buffered, so these are another's.
+    It may as well have been the program, with a file of its own for its output, and the work a step behind it.
     """
     of_script = _SCRIPTS_COMMAND.search(ended.message) is not None
     return of_script and not since.at_work and since.steps >= _STEPS_BEGUN

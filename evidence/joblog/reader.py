@@ -44,11 +44,6 @@ _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
 _USER_CODE = ": in user code:"
 
 
-def _several(finding: JobFinding) -> bool:
-    """Whether Slurm names more than one task in the line; then its first number is no particular rank."""
-    return not digits.is_number(str(finding.detail.get("tasks", "0")))
-
-
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
@@ -76,6 +71,7 @@ class JobLogReader:
         self._heredoc = shown_text.HereDocument()
         self._pages = shown_text.Pages()
         self._copied = shown_text.Copied()
+        self._builds = shown_text.BuildOutput()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
         self._stacks = stack_causes.StackCauses()
@@ -226,11 +222,11 @@ class JobLogReader:
         if finding.kind == "stale_file_handle" and python.in_lock(self._candidates.recent, finding.message):
             finding = replace(finding, detail={**finding.detail, "locks": True})
         if finding.kind == "task_exit" and finding.rank is not None:
-            if _several(finding):
+            if not digits.is_number(str(finding.detail.get("tasks", "0"))):  # several: no particular rank's
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._candidates.fill_rank(finding.line, finding.rank)
-        if self._trailing.printed(finding.line) and finding.role is LineRole.ROOT:
+        if self._builds.inside(finding.line) and finding.role is LineRole.ROOT:
             finding = replace(finding, detail={**finding.detail, "weak": True})
         if finding.detail.get("weak"):
             self._trailing.hold_weak(finding)
@@ -242,9 +238,10 @@ class JobLogReader:
         if reason:
             self._candidates.add(reason)
         self._trailing.died(finding)
-        if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
+        ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
+        if ended or finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
-        if self._candidates.best is None and (word := self._tail.reason_for(finding)):
+        if self._candidates.is_open and (word := self._tail.reason_for(finding)):
             self._candidates.add(word)
         if finding.role is LineRole.END:
             self._candidates.take_stall(finding.line, self._tail.only_lists, ended=finding.kind)
@@ -253,7 +250,7 @@ class JobLogReader:
     def _take_last(self, *, at_exit: bool = False) -> None:
         """Take the held trailing error: only the end followed it."""
         if last := self._trailing.take_last(at_exit=at_exit):
-            if self._candidates.best is None and (word := self._tail.reason_for(last)):
+            if self._candidates.is_open and (word := self._tail.reason_for(last)):
                 self._candidates.add(word)
             self._candidates.add_last(last)
 
@@ -326,7 +323,7 @@ class JobLogReader:
             self._trailing.take_last()
         elif succeeded is False:
             self._candidates.test_began()
-        self._trailing.announce(line, text)
+        self._builds.read(line, text)
         of_errors = self._step_output.of_errors(line)
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):
@@ -377,12 +374,13 @@ class JobLogReader:
             self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._candidates.add(python.cut_off(self._cut_off[1]))
-        word = None if self._candidates.settled else self._tail.final_error(self._candidates.candidate)
+        best = None if self._candidates.is_open else self._candidates.candidate
+        word = None if self._candidates.settled else self._tail.final_error(best)
         if word and not self._trailing.outlived(word.message):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)
-        self._candidates.take_own_end(self._tail.lines_after)
+        self._candidates.take_own_end(self._tail.lines_after, self._chain.may_be_of_one_process)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()
 

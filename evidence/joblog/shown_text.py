@@ -290,3 +290,23 @@ def _is_of_a_table_of_codes(text: str, before: Reversible[str]) -> bool:
         codes.append(int(row["code"]))
     steps = [later - earlier for later, earlier in pairwise(codes)]
     return len(steps) >= _LEAST_ROWS and min(steps) > 0 and max(steps) > 1
+
+
+_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
+"""pip's heading of the output of a package's own build."""
+
+
+class BuildOutput:
+    """The output of a package's own build, which pip repeats; a script often goes on without the package."""
+
+    def __init__(self) -> None:
+        self._until = 0
+
+    def read(self, line: int, text: str) -> None:
+        """A line of the log, in order."""
+        if printed := _PRINTED.search(text):
+            self._until = line + int(printed["lines"])
+
+    def inside(self, line: int) -> bool:
+        """Whether the line is such output."""
+        return line <= self._until

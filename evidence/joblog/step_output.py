@@ -140,21 +140,35 @@ class SiteSummary:
 
 
 _TEST_BEGINS = re.compile(
-    r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$|=== RUN +\S|running \d{1,7} tests?$"
+    r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$|=== RUN +\S|running \d{1,7} tests?$|\[INFO\] Running [\w.$]{1,200}$|not ok \d{1,7}\b"
 )
-_TEST_PASSED = re.compile(r"\[ +OK +\] \S|\s{0,16}--- PASS: \S")
-"""Lines for the start and the success of a test (GoogleTest, Go), and the first line of a session (pytest, Rust)."""
+_TEST_PASSED = re.compile(
+    r"\[ +OK +\] \S|\s{0,16}--- PASS: \S|\[INFO\] Tests run: [1-9]\d{0,6}, Failures: 0, Errors: 0\b"
+)
+"""Lines for the start and the success of a test (GoogleTest, Go, Maven), and the first line of a session (pytest, Rust). TAP reports each test below its output."""
 _ALL_PASSED = re.compile(
     r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
-    r"|test result: ok\. \d{1,7} passed; 0 failed;|ok {1,2}\t\S{1,300}\t(?:[\d.]{1,12}s|\(cached\))|configure: exit 0$"
+    r"|test result: ok\. \d{1,7} passed; 0 failed;|ok {1,2}\t\S{1,300}\t(?:[\d.]{1,12}s|\(cached\))|configure: exit 0$|(?:\[INFO\] )?BUILD SUCCESS(?:FUL in \S.{0,40})?$"
+    r"|100% tests passed, 0 tests failed out of [1-9]|All tests (?:passed \(\d{1,9} assertions?|successful\.$)|# (?P<all>\d{1,7}) of (?P=all) tests passed$|# (?:result|Result): PASS$|ok \d{1,7} - \S"
 )
 _OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
 _RAN_LINES = 3
+_PASSES = (
+    "===",
+    "test result: ok",
+    "ok ",
+    "configure: exit 0",
+    "[INFO] BUILD",
+    "BUILD SUCC",
+    "100% tests",
+    "All tests ",
+    "# ",
+)
 
 
 def test_mark(text: str) -> bool | None:
     """False if a test or a test session begins, True if a test passed, None for any other line."""
-    if not text.lstrip().startswith(("[ ", "===", "--- PASS", "running ")):
+    if not text.lstrip().startswith(("[ ", "===", "--- PASS", "running ", "[INFO] ", "not ok ")):
         return None
     if _TEST_BEGINS.match(text):
         return False
@@ -162,11 +176,8 @@ def test_mark(text: str) -> bool | None:
 
 
 def tests_passed(text: str, before: Reversible[str]) -> bool:
-    """Whether pytest, unittest, Rust's or Go's test runner reports in this line that every test passed; the tests then expected the exceptions above."""
+    """Whether a test runner reports in this line that every test passed; the tests then expected the exceptions above."""
     if text.startswith("OK"):
         near = islice(reversed(before), _RAN_LINES)
         return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
-    return (
-        text.startswith(("===", "test result: ok", "ok ", "configure: exit 0"))
-        and _ALL_PASSED.match(text) is not None
-    )
+    return text.startswith(_PASSES) and _ALL_PASSED.match(text) is not None

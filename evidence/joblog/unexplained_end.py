@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
+from probing_cluster.core import digits, sanitize, vocabulary
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
 from probing_cluster.evidence.joblog.messages import coordination
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
@@ -19,6 +24,8 @@ _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _HEAD_LINES = 2
 _OFTEN = 3
+_LAST_CHARS = 200
+_WORDS = re.compile(r"\w")
 _ENDLESS = 1_000
 """A program that printed an exception so often handled it each time."""
 _EXCEPTIONS = frozenset({"python_exception", "import_error"})
@@ -40,7 +47,25 @@ _RAISED = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
 )
 """An exception that reports a signal, or a launcher that ends with it."""
+_SUMS_UP = re.compile(r"\b[1-9]\d{0,8} (?:(?:of|out of|/) \d{1,9} )?(?:[a-z]{1,20} ){0,2}failed\b")
+"""How many units of work failed, as a harness reports it at its end."""
+_NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
+
+
+def is_of_next(new: JobFinding, best: JobFinding) -> bool:
+    """Whether `new`, an error of a later unit of work, is another one than `best`, which the work went on after.
+
+    Each attempt may end by the same error, but for its numbers. A machine that failed in one unit may fail otherwise in
+    the next, and a unit may lack what the last one should have made: then the first error stays.
+    """
+    if "hardware" in best.domains or sums_up(new) or not progress.can_be_survived(best):
+        return False
+    if None not in (new.rank, best.rank) and new.rank != best.rank:
+        return False
+    if new.detail.get("exception") in precedence.MISSING or precedence.LACKING.search(new.message):
+        return False
+    return (new.kind, _NUMBER.sub("", new.message)) != (best.kind, _NUMBER.sub("", best.message))
 
 
 def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line: int) -> int | None:
@@ -96,7 +121,10 @@ def stall(
     # srun says once that a step waits, and says when it begins.
     waits = bool(stalls) and held[stalls[-1]].kind == "slurm_launch_failed"
     if len(stalls) >= (_STALLS if ended and not waits else 1) and only_lists(held[stalls[0]].line):
-        return None if waits and ended not in ("", "slurm_timeout") else stalls[-1]
+        # Where steps took turns, the first one began: the last still waits.
+        took_turns = waits and held[stalls[0]].detail.get(vocabulary.STEPS_TOOK_TURNS) is True
+        of_another = waits and ended not in ("", "slurm_timeout")
+        return None if of_another else stalls[0 if took_turns else -1]
     if ended or not held or held[0].kind != "store_lost" or held[0].line > _HEAD_LINES:
         return None
     lines = [*(f.line for f in held), last_line]
@@ -105,19 +133,25 @@ def stall(
 
 
 def last_error(
-    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], Sequence[str]]
+    best: JobFinding,
+    held: Sequence[JobFinding],
+    behind: Callable[[int], Sequence[str]],
+    of_one: Callable[[int, int], bool],
 ) -> int | None:
     """Index of the exception with which a single process ended, after others that it had handled; None if `best` stays.
 
     An uncaught exception is printed once, at the end: what the process printed before was handled. Ranks, and programs that
     one script started, print theirs side by side; then the first one counts. An exception that reports something missing may
     follow from an earlier one. A sentence at the end counts after several exceptions of one class.
-    `behind`: the lines of the log after a line.
+    `behind`: the lines of the log after a line; `of_one`: whether the exceptions in two lines can be one process's.
     """
     errors = [f for f in held if f.role is not LineRole.OBSERVATION]
     if len(errors) > 1 and errors[-1].kind == "task_exit" and errors[-1].detail.get("exit_code") == 1:
-        below = errors[-1].line - errors[-2].line
-        errors = errors[:-1] if 0 < below <= _EXIT_LINES else []
+        below, alone = (
+            errors[-1].line - errors[-2].line,
+            digits.is_number(str(errors[-1].detail.get("tasks", "0"))),
+        )
+        errors = errors[:-1] if alone and 0 < below <= _EXIT_LINES else []
         ended = bool(errors)
     else:
         ended = bool(errors) and all(line[:1].isspace() for line in behind(errors[-1].line) if line.strip())
@@ -135,13 +169,29 @@ def last_error(
             last.message
         )
         about = str(best.detail.get("exception", "")).rpartition(".")[2] in last.message
-        chosen = other and not (raised or lacking or about)
+        chosen = other and not (raised or lacking or about) and of_one(best.line, last.line)
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
 
 
-def is_endless(best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether the program printed exceptions of `best`'s class so often that it must have gone on after each."""
-    return "exception" in best.detail and len(held) >= _ENDLESS and _n_alike(best, held) >= _ENDLESS
+def with_endless(best: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
+    """`best`, with `goes_on` if the program printed exceptions of its class so often that it must have gone on after each."""
+    if "exception" not in best.detail or len(held) < _ENDLESS or _n_alike(best, held) < _ENDLESS:
+        return best
+    return replace(best, detail={**best.detail, "goes_on": True})
+
+
+def is_own_statement(finding: JobFinding) -> bool:
+    """Whether a program states an error of its own, and not that it lacks what a command before it may not have written."""
+    states = finding.role is LineRole.ROOT or finding.kind == "program_error"
+    return states and not lacks(finding) and not finding.detail.get("handled")
+
+
+def lacks(finding: JobFinding) -> bool:
+    """Whether a program did not find something."""
+    missing = finding.detail.get("exception") in precedence.MISSING
+    return finding.domains == grammar.USER and (
+        missing or precedence.LACKING.search(finding.message) is not None
+    )
 
 
 def _is_single(errors: Sequence[JobFinding], best: JobFinding) -> bool:
@@ -171,11 +221,27 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
     return False
 
 
-def follows(finding: JobFinding, doubted: JobFinding) -> bool:
-    """Whether `finding` may come of `doubted`: an exit without a reason of a failure, a lost peer of a process that a signal ended."""
-    if doubted.role is LineRole.EXIT:
-        return finding.role is LineRole.REMOTE
-    return finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE)
+def sums_up(finding: JobFinding) -> bool:
+    """Whether a launcher, a program or a harness reports a bad end, or how many of its units failed, without a reason."""
+    if finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
+        return True
+    if finding.kind != "program_error":
+        return False
+    ends = closing.is_ending(finding.message) or sentences.reports_exit(finding.message, "")
+    return ends or _SUMS_UP.search(finding.message) is not None
+
+
+def words_behind(lines: Sequence[str], held: Sequence[JobFinding]) -> dict[str, Any]:
+    """How many `lines` the job printed after its first cause, the last one, and the last that no wrapper printed."""
+    more: dict[str, Any] = {
+        "behind": len(lines),
+        "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS),
+    }
+    raised = {f.message.strip() for f in held if f.detail.get("chained")}
+    words = (line for line in lines if _WORDS.search(line) and line.strip() not in raised)
+    if own := [line for line in words if not wrapper_lines.is_wrapper_line(line)]:
+        more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
+    return more
 
 
 def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:
@@ -221,3 +287,34 @@ def _launcher_end(held: Sequence[JobFinding], end: int) -> int:
         if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
             return i
     return end
+
+
+_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
+"""Errors of a rank that waits for one that has left."""
+
+
+def _left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of a single task's exit before `best`, the complaint of another rank; None without one.
+
+    A task's output reaches the log before srun reports its end. Exit code 1 does not count: it may belong to a Python exception
+    whose text is lost.
+    """
+    if best.rank is None or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE):
+        return None
+    for i, earlier in enumerate(held):
+        if earlier.line >= best.line:
+            return None
+        code = earlier.detail.get("exit_code")
+        left = (
+            isinstance(code, int) and 1 < code < vocabulary.BY_SIGNAL and not earlier.detail.get("survived")
+        )
+        alone = earlier.rank is not None and earlier.detail.get("tasks") == str(earlier.rank)
+        if earlier.kind == "task_exit" and left and alone and earlier.rank != best.rank:
+            return i
+    return None
+
+
+def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index of the earlier end of another process of which `best` is the complaint; None without one."""
+    left = _left_before(best, held)
+    return links.service_before(best, held) if left is None else left

@@ -214,6 +214,23 @@ def test_the_first_exception_stays_where_processes_print_side_by_side(mark: str,
     assert cause(*(mark + line for line in HANDLED), *(other + line for line in ENDED)) == HANDLED[-1]
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        traceback("IndexError: list index out of range", ("eval.py", "<module>", "files[-1]")),
+        traceback("IndexError: list index out of range", ("eval.py", "<module>", "main()"), ("eval.py", "main", "files[-1]")),
+        [*ENDED, "srun: error: n1: tasks 0-1: Exited with exit code 1"],
+    ],
+)  # fmt: skip
+def test_the_first_program_of_a_script_that_ended_by_itself_stays(end: list[str]) -> None:
+    """An uncaught exception begins at the script's own top; another program's, or another task's, may follow from it."""
+    assert cause(*HANDLED, "the next step begins", *end) == HANDLED[-1]
+    caught = traceback("OSError: broken data stream", ("data.py", "get", "return read(i)"))
+    if end[-1].startswith("IndexError"):
+        assert cause(caught[-1], "the next step begins", *end) == end[-1]
+        assert cause(*caught, "the next step begins", *end) == end[-1]
+
+
 @pytest.mark.parametrize("times", [3, 30])
 def test_a_sentence_at_the_end_counts_after_exceptions_that_were_handled_again_and_again(times: int) -> None:
     """Which one ended the program, no exception says; its own last words do."""
@@ -223,7 +240,7 @@ def test_a_sentence_at_the_end_counts_after_exceptions_that_were_handled_again_a
 
 def test_a_program_that_printed_thousands_of_exceptions_went_on_after_each() -> None:
     """The last one may have ended it, but nothing shows that."""
-    found = [f for f in reader.read(HANDLED * 1_100) if f.first_cause]
-    assert not found or found[0].detail.get("goes_on") is True
+    (found,) = [f for f in reader.read(HANDLED * 1_100) if f.first_cause]
+    assert found.detail.get("goes_on") is True
     few = next(f for f in reader.read(HANDLED * 9) if f.first_cause)
     assert not few.detail.get("goes_on")

@@ -113,6 +113,28 @@ def test_other_words_below_an_exception_are_no_fallback(line):
     assert "goes_on" not in first(f"{raised}\n{line}\ntraining").detail
 
 
+@pytest.mark.parametrize(
+    "raised",
+    ["ValueError: attention backend 'flash' needs CUDA", "RuntimeError: Triton is not built for this GPU", "ImportError: cannot import name 'x' from 'xformers.ops'"],
+)  # fmt: skip
+def test_a_fallback_names_what_the_exception_lacked(raised):
+    named = {"ValueError": "switching to eager attention", "RuntimeError": "Triton kernels are switched off", "ImportError": "running without xformers"}  # fmt: skip
+    line = named[raised.partition(":")[0]]
+    assert first(f"{TRACE}\n{raised}\n{line}\ntraining").detail["goes_on"] is True
+    assert "goes_on" not in first(f"{TRACE}\nValueError: loss is nan\n{line}\ntraining").detail
+    assert first(f"{TRACE}\n{raised}\nusing the slow path instead\ntraining").detail["goes_on"] is True
+
+
+@pytest.mark.parametrize("raised", ["ValueError: loss is nan in the profiler's run", "ModuleNotFoundError: No module named 'wandb'", "ModuleNotFoundError: No module named 'scalers'"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    ["wandb: WARNING Symlinked 1 file; run will use dir wandb/latest", "Profiler output disabled", "[INFO] Saving crash dump, defaulting to /tmp/crash",
+     "Loss scaler: dynamic scaling switched off.", "Switching to rank 0 for cleanup", "wandb: logging disabled"],
+)  # fmt: skip
+def test_a_setting_that_a_program_reports_at_any_time_is_no_fallback(raised, line):
+    assert "goes_on" not in first(f"{TRACE}\n{raised}\n{line}\ntraining").detail
+
+
 def test_a_script_that_shows_its_commands_went_on():
     lines = [
         "+ srun --wrap=x true",

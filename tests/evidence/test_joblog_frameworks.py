@@ -162,7 +162,7 @@ RAISED = ["Traceback (most recent call last):", '  File "t.py", line 3, in <modu
         "RuntimeError: ninja process exited with non-zero status 1",
         "RuntimeError: ffmpeg process exited with non-zero status 1: moov atom not found",
         "RuntimeError: the ffmpeg process died",
-        "RuntimeError: license server is dead",
+        "RuntimeError: database server is dead",
         "RuntimeError: docker daemon is dead",
         "ValueError: Found NaN in column 'price' of /data/x.csv",
         "ValueError: NaN detected in column 'price' of /data/x.csv",

@@ -118,6 +118,16 @@ def is_cause(*lines: str) -> bool:
         "Error for the test set: 0.2",
         "Error, mean and median, are in table 2",
         "Failure analysis written to report.md",
+        " Run terminated.",
+        "PROGRAM TERMINATED NORMALLY",
+        "The simulation stopped normally",
+        "Job terminated",
+        "Run terminated after 400 histories",
+        "Execution stopped",
+        "The calculation was terminated at step 12",
+        "Stopping ...",
+        "Error: none",
+        "ERROR: []",
         "Failure modes are clustered in 5 groups",
         "Exception list written",
         "Exceptions: 0",
@@ -182,6 +192,10 @@ def test_the_last_line_of_a_run_that_went_well_is_no_cause(line: str) -> None:
         "lmp: ERROR log file is not writable",
         "E: Unable to locate package tool",
         "Failed to invert the matrix, info = 3",
+        "Program terminated abnormally",
+        "Run stopped with errors",
+        "Simulation stopped due to bad density",
+        "The job terminated unexpectedly",
         "xz: a.tar.xz: File format not recognized",
         "CRITICAL:pool:worker has crashed",
         "The tag DP is not defined in the header",
@@ -212,3 +226,17 @@ def test_ordinary_lines_reach_no_family() -> None:
     lines = [form.format(n, n + 1, n + 2).encode() for n in range(40) for form in ORDINARY]
     hits = blocks.TriggerSieve(families.TRIGGERS).hits(lines)
     assert [lines[hit] for hit in hits] == []
+
+
+def test_a_neutral_end_below_a_refusal_has_it_as_its_reason() -> None:
+    """Without one it says only that the run is over."""
+    lines = ["reading the mesh", "cell 3 does not have a valid volume", "The program was stopped."]
+    assert [(f.line, f.kind) for f in reader.read(lines) if f.first_cause] == [(2, "program_error")]
+
+
+@pytest.mark.parametrize(("code", "cause"), [("0", []), ("3", [2])])
+def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cause: list[int]) -> None:
+    lines = ["reading", "[E::hdr_read] the header is not valid", "[10:00:00] the pipeline stopped", "mail sent", "the log is kept", "mail read", f"exit {code}"]  # fmt: skip
+    assert [f.line for f in reader.read(lines) if f.first_cause] == cause
+    harmless = ["this run does not use a mask", "all fine", f"+ exit {code}"]
+    assert not is_cause(*harmless)

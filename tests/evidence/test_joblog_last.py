@@ -75,13 +75,69 @@ ENDS = {
         f"a script's own report {n}: {line}": (f"epoch 3 loss 0.2\n{line}\ncleaning up", line)
         for n, line in enumerate((
             "Exit code: 127", "exit status: 2", "Return code: 1", "rc=1", "job finished with exit code 14", "Job ended with status 3",
-            "== epilogue: job exit code = 2 ==", "return code of python: 2", "[run.sh] exit_code=1", "EXIT STATUS 125", "# Finished at Wed Jun 17 10:49:59 EEST 2020 with status 255",
+            "== epilogue: job exit code = 2 ==", "return code of python: 2", "train.py finished with status 3", "the job ended with exit code 2", "Job 4242 exited with code 7", "[run.sh] exit_code=1", "EXIT STATUS 125", "# Finished at Wed Jun 17 10:49:59 EEST 2020 with status 255",
         ))
     },
     "a script's own report below the reason": ("could not find column 7 in data.csv\njob finished with exit code 1", "could not find"),
     "a German shell": ("slurm_script: Zeile 5: /opt/x/setup.sh: Datei oder Verzeichnis nicht gefunden", "setup.sh"),
     "a Chinese one": ("bash: ./a.out: 没有那个文件或目录", "a.out"),
     "a Portuguese one": ("bash: ./a.out: Permissão negada", "a.out"),
+    "an interpreter that is gone, above a script's clean-up": (
+        "run.sbatch: line 14: /w/v/bin/torchrun: /old/v/bin/python: bad interpreter: No such file or directory\nrc=126\nsaving\nmv: cannot stat 'a.pt': No such file or directory\npacking\nunlocking\nTue Mar  5 09:00:00 CET 2026\nend rc=1",
+        "bad interpreter",
+    ),
+    "a missing program whose code the script prints": (
+        "run.sbatch: line 4: lmp: command not found\nexit status of lmp: 127\npacking\nsending\nunlocking\nready",
+        "lmp: command not found",
+    ),
+    "a job for which GNU parallel stops": (
+        "run.sh: line 3: jq: command not found\nparallel: This job failed:\n./run.sh 4\nparallel: Starting no more jobs. Waiting for 3 jobs to finish.\npart 5 ok\npart 6 ok\npart 7 ok\n3 done",
+        "jq: command not found",
+    ),
+    "a job for which GNU parallel stops, without a word of its own": (
+        "parallel: This job failed:\n./run.sh 4\nparallel: Starting no more jobs. Waiting for 3 jobs to finish.\npart 5 ok\npart 6 ok\npart 7 ok\n3 done",
+        "This job failed:",
+    ),
+    "the failed job's complaint below": (
+        "parallel: This job failed:\n./run.sh 4\nawk: cannot open b.tsv (No such file or directory)\nparallel: Starting no more jobs. Waiting for 3 jobs to finish.\npart 5 ok\npart 6 ok\npart 7 ok\n3 done",
+        "b.tsv",
+    ),
+    "Git LFS above git's advice": (
+        "Error downloading object: a.bin (12ab): Smudge error: batch response: This repository is over its data quota.\n\nerror: external filter 'git-lfs filter-process' failed\nfatal: a.bin: smudge filter lfs failed\nwarning: Clone succeeded, but checkout failed.\nYou can inspect what was checked out with 'git status'\nand retry with 'git restore --source=HEAD :/'",
+        "data quota",
+    ),
+    "pytest's summary": (
+        "FAILED tests/test_a.py::test_sum - assert 3 == 4\n===== 1 failed, 40 passed, 2 warnings in 3.10s =====",
+        "test_sum",
+    ),
+    "ctest's list": (
+        "2/3 Test #2: mesh ...***Failed 0.1 sec\n3/3 Test #3: io ...   Passed 0.1 sec\n\nThe following tests FAILED:\n\t  2 - mesh (SEGFAULT)\nErrors while running CTest",
+        "mesh (SEGFAULT)",
+    ),
+    "the tool's reason above Snakemake's rule": (
+        "[E::vcf_parse_format] Couldn't read GT data: value not a number\nbcftools: no output\n[Mon Mar  4 11:11:12 2026]\nError in rule merge:\n    jobid: 5\n    output: m.vcf\n\nRemoving output files of failed job merge\nShutting down, this might take some time.\nExiting because a job execution failed. Look above for error message",
+        "vcf_parse_format",
+    ),
+    "XIOS above the abort": (
+        "reading axes\n> Error [CGrid::checkMask(void)] : In file '/x/grid.cpp', line 12 -> [ axis_id = depth ] Unknown axis reference for domain 'sea'.\nterminate called after throwing an instance of 'xios::CException'\n[c7:12] Signal: Aborted (6)",
+        "CGrid",
+    ),
+    "ROOT above the crash": (
+        "Error in <TChain::LoadTree>: cannot find tree hits\n\n *** Break *** segmentation violation",
+        "TChain",
+    ),
+    "a step above the script that ran it": (
+        "ATTENTION: dscf did not converge!\nprogram stopped.\ndscf ended abnormally\nERROR: Module dscf failed to run properly !",
+        "dscf did not converge",
+    ),
+    "a Code_Aster message in its box": (
+        " ║ <F> <CALCULEL_3>        ║\n ║                ║\n ║ Le champ est vide.  ║\n ║ Fin. ║\n ║ ║\n ╚════╝\n * Résultat : <F>_ABNORMAL_ABORT",
+        "CALCULEL",
+    ),
+    "a child that was killed, above a Chinese tar": (
+        "job.sh: 行 5: 4711 已杀死               ./train\ntar: a.pt：无法 stat: 没有那个文件或目录",
+        "已杀死",
+    ),
 }  # fmt: skip
 WELL = {
     "a trap that could not clean up": "step 1\nERROR: cleanup failed to remove lock: No such file or directory\ncleanup done",
@@ -102,6 +158,16 @@ WELL = {
             "status: 3",
             "code 3",
             "exit code 1 means that nothing was found",
+            "Episode 99 return value: 87",
+            "final return value: 42",
+            "Optimization exit status: 2",
+            "ret = 5",
+            "Benchmark returned value: 12",
+            "avg epoch return value 12",
+            "job 5: exit code = 3\nretrying job 5\njob 5 ok",
+            "status 3",
+            "step 3 status 12",
+            "task status: 4",
         )
     },
     "a stop that says so": "STOP normal end of program",
@@ -111,6 +177,10 @@ WELL = {
     "early stopping": "Epoch 32: val_loss did not improve from 0.21\nEarly stopping",
     "a solver that goes on": "Linear solver did not converge at iteration 3 (continuing)\nTime = 0.1 done",
     "cmake": "-- Performing Test HAS_FLAG - Failed\n-- Configuring done",
+    "a missing program that the script does without": "run.sbatch: line 4: figlet: command not found\nreading a\nreading b\nreading c\nreading d",
+    "a parallel run that goes on": "bash: line 1: jq: command not found\npart 1 ok\npart 2 ok\npart 3 ok\npart 4 ok\nparallel: Warning: no more jobs",
+    "ROOT's complaint long before the end": "Error in <TTree::SetBranchStatus>: unknown branch -> ecal\nevents read\nhistograms filled\nfit ok\nfile closed",
+    "tests that passed": "FAILED tests/test_a.py::test_sum - assert 3 == 4\n===== 41 passed in 3.10s =====",
     "a motto": 'gcq#112: "Invalid Code, Life Failed Me" (Anonymous)',
 }
 

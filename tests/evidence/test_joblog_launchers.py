@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
@@ -314,3 +315,49 @@ def test_a_heading_and_its_sentence_are_the_cause(lines: list[str]) -> None:
     found = _cause(*_WORK, *lines)
     assert found.kind == "program_error"
     assert found.message.endswith(lines[1])
+
+
+_WAITS = "srun: Job {job}step creation temporarily disabled, retrying{why}"
+_LIMIT = "slurmstepd: error: *** JOB 4242 ON n1 CANCELLED AT 2024-05-02T10:11:12 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(
+    ("job", "why", "created"),
+    [
+        ("4242 ", " (Requested nodes are busy)", "srun: Step created for StepId=4242.4"),
+        ("", "", "srun: Job step created"),
+    ],
+)
+@pytest.mark.parametrize("n_between", [0, 60])
+def test_a_step_that_waits_after_another_that_waited_began_is_one_of_a_turn(
+    job: str, why: str, created: str, n_between: int
+) -> None:
+    """The line of the step that still waits is the one to quote; without `created` above it, no turn is shown."""
+    waits = _WAITS.format(job=job, why=why)
+    found = _cause("sample 1 done", waits, created, *["sample done"] * n_between, waits, _LIMIT)
+    assert (found.kind, found.line) == ("slurm_launch_failed", 4 + n_between)
+    assert found.detail[vocabulary.STEPS_TOOK_TURNS] is True
+    bare = _cause("sample 1 done", waits, waits, _LIMIT)
+    assert (bare.line, vocabulary.STEPS_TOOK_TURNS in bare.detail) == (2, False)
+    mentioned = _cause("sample 1 done", waits, f"waiting for '{created}'", waits, _LIMIT)
+    assert vocabulary.STEPS_TOOK_TURNS not in mentioned.detail
+
+
+_LOST = (
+    "nb: [1700000000.5] [nb:70:0]  wireup.c:99  UCX  ERROR Error Endpoint timeout was not handled for ep 0x7f"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [
+        (["na: wave: grid.c:4: step: Assertion `n > 0' failed.", "na: [na:60] Signal: Aborted (6)"], "program_error"),
+        (["na: [na:60] Signal: Aborted (6)"], "process_aborted"),
+    ],
+)  # fmt: skip
+def test_a_host_that_loses_its_peer_explains_no_end_on_another(first: list[str], kind: str) -> None:
+    """UCX's own prefix names the host; on one host, the process reports the loss below its abort."""
+    found = _cause(*first, _LOST, "nb: [nb:70] Signal: Aborted (6)")
+    assert (found.line, found.kind) == (1, kind)
+    here = _LOST.replace("nb", "na")
+    assert _cause("na: [na:60] Signal: Aborted (6)", here).kind == "peer_lost"

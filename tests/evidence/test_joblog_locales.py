@@ -64,6 +64,20 @@ def test_a_command_that_is_not_there_is_the_last_word(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "erreur lors du chargement des bibliothèques partagées: {}: ne peut ouvrir le fichier d'objet partagé: Aucun fichier ou dossier de ce type",
+        "Fehler beim Laden der gemeinsam genutzten Bibliotheken: {}: Kann die Shared-Object-Datei nicht öffnen: Datei oder Verzeichnis nicht gefunden",
+        "加载共享库时出错: {}: 无法打开共享对象文件: 没有那个文件或目录",
+    ],
+)
+def test_a_library_that_the_loader_does_not_find_stays_behind_the_clean_up(words: str) -> None:
+    """The loader's own words differ as well; their order does not."""
+    assert first(f"./sim: {words.format('libfftw3.so.3')}", "packing", "cp: a.dat: weg", "Ende", "aufgeräumt", "2 s") == ["program_error"]  # fmt: skip
+    assert first(f"./sim: {words.format('a.dat')}", *(f"step {n} loss 1.{n}" for n in range(9))) == []
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "Abandon",

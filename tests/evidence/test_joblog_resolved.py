@@ -33,10 +33,10 @@ def first_causes(*last: str) -> list[tuple[str, str]]:
         "/x/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: 'libjpeg.so.8: cannot open shared object file'",
         "Failed to load image Python extension: 'libjpeg.so.8'",
         "Cannot connect to the metrics server, metrics are off",
-        "ERROR: cannot open the cache, caching is disabled",
+        "mytool: cannot open the cache, caching is disabled",
         "Unable to start the profiler; profiling will be skipped",
-        "Error: failed to reach wandb (online logging is turned off)",
         "Could not open /dev/nvidia-caps, running without it",
+        "ERROR: cannot load the plugin, going on without it",
     ],
 )
 def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
@@ -61,6 +61,20 @@ def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
         "ERROR: cannot run, the GPU is disabled",
         "Cannot open the mesh, results were not cached by the last run",
         "Error: cannot connect to the metrics server, exiting, metrics are off",
+        "ERROR: GPU profiling unavailable - training without profiler is not possible",
+        "ERROR: GPU profiling unavailable, training without it is impossible",
+        "error: perf_event_open failed (running without CAP_SYS_ADMIN)",
+        "ERROR: cannot mount overlay - running without root privileges",
+        "mytool: cannot open /dev/fuse, running without root privileges",
+        "ERROR: cannot resume the run: caching is disabled",
+        "Error: cannot restart, the log is disabled",
+        "mytool: cannot open restart.dat, the log is disabled",
+        "mytool: cannot read the cache: caching is disabled",
+        "Error: cannot restart from the log, logging is disabled",
+        "[ERROR] cannot restart from the log, logging is disabled",
+        "ERROR: could not load model: cache was not uploaded",
+        "Error: failed to reach wandb (online logging is turned off)",
+        '{"level": "error", "message": "cannot restart from the log, logging is disabled"}',
     ],
 )
 def test_a_complaint_that_ends_the_program_counts(text: str) -> None:

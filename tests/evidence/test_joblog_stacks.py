@@ -119,6 +119,24 @@ def test_a_reason_of_another_stack_is_none(lines: list[str]) -> None:
     assert "caused_by" not in found.detail
 
 
+@pytest.mark.parametrize(
+    "between",
+    [["starting metrics reporter", "WARN could not start reporter"], ["WARN could not start reporter"]],
+)
+@pytest.mark.parametrize("own", ["ERROR: cannot read parameters from run.cfg", "Error: no parameters"])
+def test_a_programs_own_error_above_a_stack_has_no_part_in_its_reason(own: str, between: list[str]) -> None:
+    """Only the message at the head of the stack has."""
+    found = first(["loading", own, *between, "java.lang.IllegalStateException: reporter", AT, REASON, AT])
+    assert found is not None
+    assert (found.message, found.detail.get("caused_by")) == (own, None)
+
+
+def test_a_stack_gives_its_reason_to_no_exception_of_the_stack_before() -> None:
+    found = first([HEAD, AT, "BadGrid: no points", AT, REASON, AT])
+    assert found is not None
+    assert (found.message, found.detail.get("caused_by")) == (HEAD, None)
+
+
 def test_the_bottom_of_a_stack_is_no_line_that_the_program_printed_later() -> None:
     found = first([HEAD, AT, WRAPPED, AT, MORE, REASON, AT, MORE])
     assert found is not None

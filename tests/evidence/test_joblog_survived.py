@@ -165,6 +165,19 @@ def test_a_restart_of_the_workers_needs_few_steps_as_proof():
     assert _first("\n".join([ELASTIC, RESTART, *BUFFERED])) is None
 
 
+def test_a_cache_that_miopen_does_without_is_no_cause():
+    """What MIOpen cannot do without fails the call that follows."""
+    cache = (
+        "MIOpen Error: /x/sqlite_db.cpp:9: Internal error while accessing SQLite database: database is locked"
+    )
+    steps = [f"iteration {n}/9 | loss 0.{n}" for n in range(1, 10)]
+    raised = "RuntimeError: miopenStatusInternalError"
+    frames = ["Traceback (most recent call last):", '  File "a.py", line 5, in <module>', "    f(x)", raised]
+    assert _first("\n".join([cache, *steps, "saved"])) is None
+    assert _first("\n".join([cache, *frames])).message == raised
+    assert _first(cache).kind == "cuda_library_error"
+
+
 @pytest.mark.parametrize("how", ["Killed", "Terminated", "Segmentation fault"])
 @pytest.mark.parametrize("end", ["", "srun: error: n1: task 0: Exited with exit code 1"])
 def test_a_helper_that_died_before_the_work_began_is_no_cause(how, end):
@@ -172,6 +185,21 @@ def test_a_helper_that_died_before_the_work_began_is_no_cause(how, end):
     helper = SHELL.replace("Killed", how)
     found = _first("\n".join([helper, *EPOCHS[:5], OWN_WORDS, end]))
     assert (found.line, found.kind) == (7, "program_error")
-    assert _first("\n".join([helper, *EPOCHS[:5], "done"])) is None
-    exited = _first("\n".join([helper, *EPOCHS[:5], "srun: error: n1: task 0: Exited with exit code 3"]))
-    assert exited.kind == "task_exit"
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["", "done", "srun: error: n1: task 0: Exited with exit code 3", "cp: cannot stat 'x': No such file or directory", "plot.py: cannot open sim.out: No such file or directory",
+     "ERROR: sim.out: no such file"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    ["Killed                  ./simulate > sim.log", "Segmentation fault      (core dumped) ./simulate"],
+)
+def test_a_step_behind_a_killed_program_takes_no_cause_from_it(how, end):
+    """The program wrote to a file of its own, so its work is not in this log."""
+    killed = f"slurm_script: line 12: 12345 {how}"
+    frames = [f"plotting frame {n}/6" for n in range(1, 7)]
+    found = _first("\n".join([killed, *frames, end]))
+    assert found is not None
+    assert found.line == 1

@@ -76,6 +76,18 @@ CP = "cp: cannot stat 'x': No such file or directory"
 RSYNC = 'rsync: [sender] link_stat "/data/y" failed: No such file or directory (2)'
 RSYNC_END = "rsync error: some files/attrs were not transferred (see previous errors) (code 23) at main.c(1338) [sender=3.2.7]"
 SSH = "ssh: connect to host n7 port 22: Connection refused"
+SSH_REASONS = [
+    SSH,
+    "ssh: Could not resolve hostname store01: Name or service not known",
+    "u@store01: Permission denied (publickey).",
+    "Host key verification failed.",
+    "kex_exchange_identification: Connection closed by remote host",
+]
+RSYNC_LOST = "rsync: connection unexpectedly closed (0 bytes received so far) [sender]"
+RSYNC_255 = "rsync error: unexplained error (code 255) at io.c(235) [sender=3.1.3]"
+MPIRUN = "/job1/slurm_script: line 5: mpirun: command not found"
+NOT_STARTED = "/job1/slurm_script: line 5: ./solver: Permission denied"
+CURL = "curl: (6) Could not resolve host: hooks.example.org"
 FIRST = [
     # The module system did not do its part: what is missing later follows from it; another error of the program's own does not.
     ('Lmod has detected the following error: unknown: "gcc/99"\n/job1/slurm_script: line 9: gmx_mpi: command not found', 1, "program_error"),
@@ -91,6 +103,14 @@ FIRST = [
     (f"bash: nvidia-smi: command not found\n{SSH}", 2, "program_error"),
     (f"x.sh: 3: cannot open a.dat: No such file\n{SSH}", 2, "program_error"),
     (f"{RSYNC}\n{SSH}\n", 2, "program_error"),
+    # rsync and scp run over ssh, which says why.
+    *((f"{why}\n{lost}\n{RSYNC_255}", 1, "program_error") for why in SSH_REASONS for lost in (RSYNC_LOST, "scp: Connection closed")),
+    (f"{CP}\n{SSH}\n{RSYNC_LOST}\n{RSYNC_255}", 2, "program_error"),
+    # What a script copies or reports at its end, with the code of its program in hand.
+    *((f"{missing}\n{tool}", 1, "command_not_found") for missing in (MPIRUN,) for tool in (CURL, f"{RSYNC}\n{RSYNC_END}", "scp: /out/x: No such file or directory", f"{SSH}\n{RSYNC_LOST}\n{RSYNC_255}", f"{CP}\n{CURL}", "mail: cannot send message: Process exited with a non-zero status")),
+    *((f"{MPIRUN.replace('mpirun', 'module')}\n{tool}", 1, "command_not_found") for tool in (CURL, f"{RSYNC}\n{RSYNC_END}")),
+    *((f"{NOT_STARTED}\n{tool}", 1, "program_error") for tool in (CURL, f"{RSYNC}\n{RSYNC_END}", f"{SSH}\n{RSYNC_LOST}\n{RSYNC_255}")),
+    (f"{SSH}\n{RSYNC}\n{RSYNC_END}", 1, "program_error"),
     # The program's own error stays: there was nothing to copy after it.
     (f"ERROR: could not parse config.json\n{RSYNC}\n{RSYNC_END}", 1, "program_error"),
     (f"Error: no licence\n{SSH}", 1, "program_error"),

@@ -180,6 +180,62 @@ def test_what_python_calls_after_the_end_is_no_cause(function: str) -> None:
     assert [f.line for f in reader.read(["start", *own]) if f.first_cause] == [5]
 
 
+_PEER = "nb:30:31 [0] misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer na<41>"
+_STORE = "[rank3]:[E304 12:11:12.112 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=3, addr=[nb]:4): Broken pipe"
+_LAST = [f"step {n}/40 loss=0.{n}" for n in range(1, 41)]
+
+
+@pytest.mark.parametrize("over", ["Training finished", "INFO trainer: run completed in 3 h", "Done. Best score 0.9", "all done!"])  # fmt: skip
+def test_processes_that_lose_each_other_after_the_work_explain_nothing(over: str) -> None:
+    """Until a process ends badly, or Slurm ends the job."""
+    assert message(*_LAST, over, _PEER, _STORE, "uploaded the model") is None
+    assert message(*_LAST, over, _PEER, _STORE, EXITED) == _PEER
+    ended = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO TIME LIMIT ***"
+    assert message(*_LAST, over, _PEER, ended) == ended
+
+
+@pytest.mark.parametrize("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1"])  # fmt: skip
+def test_a_loss_with_work_before_it_stays(line: str) -> None:
+    assert message(*_LAST, line, _PEER, "uploaded the model") == _PEER
+    assert message(*_LAST, "Training finished", line if "step" in line else "step 1/9", _PEER) == _PEER
+
+
+def test_the_thread_that_pins_memory_may_lose_its_worker_after_the_last_step() -> None:
+    """The main thread reports it if it still needs the thread."""
+    reset = "ConnectionResetError: [Errno 104] Connection reset by peer"
+    lines = ["Exception in thread Thread-2 (_pin_memory_loop):", *traceback(reset, "get")]
+    assert message(*_LAST, "best model saved", *lines) is None
+    assert message(*_LAST, *lines, EXITED) == reset
+    assert message(*_LAST[:-1], "best model saved", *lines) == reset
+    assert message(*_LAST, *traceback(reset, "get")) == reset
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        ['Exception in thread "shutdown-hook-0" java.lang.IllegalStateException: closed'],
+        ["26/01/01 10:00:00 ERROR Utils: Uncaught exception in thread shutdown-hook-0", "java.lang.InterruptedException"],
+        ["26/01/01 10:00:00 ERROR ShutdownHookManager: Exception while deleting /tmp/x", "java.io.IOException: Failed to delete: /tmp/x"],
+    ],
+)  # fmt: skip
+def test_what_a_jvm_calls_after_the_end_is_no_cause(heading: list[str]) -> None:
+    trace = ["\tat a.b.C.d(C.java:1)", "Caused by: java.io.IOException: closed", "\tat a.b.C.e(C.java:2)"]
+    assert message("wrote 3 files", *heading, *trace, "bye") is None
+    main = [
+        line.replace("shutdown-hook-0", "main").replace("ShutdownHookManager", "Main") for line in heading
+    ]
+    assert message("wrote 3 files", *main, *trace) is not None
+
+
+def test_an_executor_that_spark_replaced_is_no_cause() -> None:
+    """The job that Spark ran finished, so its task was run again; a bad exit right below makes it one."""
+    lost = "26/01/01 10:00:00 ERROR TaskSchedulerImpl: Lost executor 2 on n1: Command exited with code 137"
+    job = "26/01/01 10:05:00 INFO DAGScheduler: Job 1 finished: collect at A.java:3, took 300.5 s"
+    assert message(lost, job, "wrote 3 files") is None
+    assert "Lost executor" in str(message(lost, "wrote 3 files"))
+    assert message(lost, job, EXITED) is not None
+
+
 LINKS = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -218,3 +274,8 @@ def test_a_data_race_counts_at_the_end_of_the_log_only() -> None:
     assert (found.message, found.detail["goes_on"]) == (race, True)
     assert message(race, *work, last) == last
     assert message(race, *work) is None
+    assert message(race, last) == race
+    for own in ("ERROR: mesh is broken", "ValueError: mesh is broken", "mesh.dat: No such file or directory"):
+        assert message(race, own) == message(race, "closing", own) == message(race, last, own) == own
+        assert message(own, race) == own
+    assert message(race, "Segmentation fault (core dumped)") == "Segmentation fault (core dumped)"

@@ -371,6 +371,25 @@ def test_what_else_a_line_says(line: str, field: str, value: object) -> None:
     assert getattr(found, field) == value
 
 
+INTEL = (
+    "i915 0000:00:02.0: {}[12] context reset due to GPU hang",
+    "i915 0000:00:02.0: [drm] {}[12] context reset due to GPU hang",
+    "i915 0000:00:02.0: [drm] *ERROR* {}[12] context reset due to GPU hang",
+    "i915 0000:00:02.0: [drm] GPU HANG: ecode 9:1:e757fefe, in {} [12]",
+    "[drm] GPU HANG: ecode 7:0:0x85df3c1c, in {} [12], reason: Ring hung, action: reset",
+    "xe 0000:03:00.0: [drm] Tile0: GT0: Timedout job: seqno=1, lrc_seqno=1, guc_id=2, flags=0x0 in {} [12]",
+)
+
+
+@pytest.mark.parametrize("form", INTEL)
+@pytest.mark.parametrize("name", ["x", "python3", "wedged x", "GT0: reset done", "INFO: a", "a[1] b in c"])
+def test_the_process_on_an_intel_gpu_has_its_own_name(form: str, name: str) -> None:
+    """The driver's own names in front of it are no part of it, however short it is, nor are words in it the driver's."""
+    found = reader.KernelReader().read_message(form.format(name))
+    assert found is not None
+    assert (found.kind, found.code, found.process, found.pid) == ("intel_gpu", "hang", name, 12)
+
+
 FABRIC = (
     "detected NVSwitch {} error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
 )

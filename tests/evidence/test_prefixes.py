@@ -288,3 +288,12 @@ def test_heads_that_strangers_logs_had(head: str, host: str | None, at: datetime
     message = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     line = prefixes.parse(head + message)
     assert (line.message, line.host, line.at) == (message, host, at)
+
+
+def test_a_kernel_line_that_a_container_passes_on_keeps_its_form() -> None:
+    """`grep` of a kernel log inside a container; but a program's own line may begin with a path."""
+    xid = "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."
+    record = f'{{"log":"/var/log/kern.log:Mar  1 10:00:00 n1 kernel: {xid}\\n","stream":"stdout"}}'
+    assert prefixes.parse(record).message == xid
+    own = "/var/spool/slurmd/job8/slurm_script: line 11: foo: command not found"
+    assert prefixes.parse(f'{{"log":"{own}\\n","stream":"stdout"}}').message == own

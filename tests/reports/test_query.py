@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import conftest_story as example
 import psycopg
@@ -388,6 +389,41 @@ def test_the_rest_of_an_array_that_never_started_names_its_tasks(
     with psycopg.connect(store.connection_uri()) as link:
         found = {n: query.never_started(link, "c", job_ref.parse(f"900_{n}")) for n in (*named, *others)}
     assert [n for n, words in found.items() if words] == list(named)
+
+
+def test_an_id_that_nothing_knows_reads_no_other_jobs_events(store: db_store.Store) -> None:
+    """Of a task that never started Slurm's own number is known too; whoever gives a wrong one makes nobody's events be read."""
+    events = [
+        records.HealthEvent(
+            event_id=uuid.uuid4(), cluster="c", node="", at=example.at("14:00:00") - timedelta(minutes=n),
+            observed_at=example.at("14:00:00"), kind=vocabulary.NEVER_STARTED, severity=records.Severity.INFO,
+            job_id=900 + n, source=vocabulary.ACCOUNTING, message="",
+            detail={"job": f"{900 + n}_1", "raw_id": 70_000 + n, "state": "CANCELLED", "user": "alice"},
+        )
+        for n in range(3000)
+    ]  # fmt: skip
+    bulk.load_events(store.connection_uri(), events)
+    plans: list[str] = []
+
+    class Explained:
+        """Notes, for each statement, the plan with the rows that it read."""
+
+        def __init__(self, link: psycopg.Connection[tuple[Any, ...]]) -> None:
+            self._link = link
+
+        def execute(self, statement: Any, given: Any = None) -> Any:
+            rows = self._link.execute(f"EXPLAIN (ANALYZE) {statement}", given).fetchall()  # type: ignore[arg-type]
+            plans.append("\n".join(row[0] for row in rows))
+            return self._link.execute(statement, given)
+
+    with psycopg.connect(store.connection_uri(), autocommit=True) as link:
+        link.execute("ANALYZE probing.health_event")
+        assert query.never_started(Explained(link), "c", job_ref.parse("4242424")) is None
+        task = query.never_started(Explained(link), "c", job_ref.parse("70042"))
+    assert task is not None
+    assert task.job == "942_1"
+    assert len(plans) == 4
+    assert [plan for plan in plans if "Rows Removed by Filter" in plan] == []
 
 
 def test_a_noisy_part_hides_no_later_fault(store: db_store.Store) -> None:

@@ -17,10 +17,9 @@ from probing_cluster.evidence.joblog.last_errors import error_line, levels, sent
 from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
-_LINES = 40
+_LINES, _MAX_CHARS = 40, 600
 _FAREWELL_LINES = 8
 """A code's own error stands at most so many lines above its closing message."""
-_MAX_CHARS = 600
 _OTHERS = 3
 """At most so many other lines may follow an error; with more, the program went on."""
 _MEANING = "The output ends with this error; the program does not say more, and no known form fits."
@@ -48,13 +47,17 @@ _STATE_AT_END = re.compile(
 )
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$|(?!=\s{2}|.{0,60}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?:(?:[\w./()-]{1,60}:? ){0,8}?(?i:(?:exit(?:ed)?(?: with)?[ _-]?(?:code|status)|return(?:ed)?[ _-]?(?:code|value))(?: is| was| of(?: [\w./-]{1,40})?)?|(?:end|exit|finish)ed (?:at .{10,40} )?with (?:code|status))\s{0,3}[:=]?|(?:rc|RC|ret|retcode|returncode|exitcode) ?[:=])\s{0,3}(?!12[89]\b|1[3-9]\d)[1-9]\d{0,2}\W{0,6}$"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|Module \S{1,60} failed to run\b"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
-    r"\W{0,6}(?:(?:[Pp]rogram|[Ss]cript|[Nn]ow|I'm) )?(?i:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?\W{0,4}$"
+    r"(?:\W{0,2}[\d:.,/T -]{5,40})?\W{0,6}(?:(?:(?:program|script|now|i'm) )?(?:exit(?:ing)?|quit(?:ting)?|stopping|leaving)(?: (?:now|program|script|here))?"
+    r"|(?:the )?(?:run|job|program|execution|simulation|calculation|analysis|training|pipeline|workflow|script) (?:has (?:been )?|is |was |will be )?(?:halt|stop|terminat)\w{0,4})\W{0,4}$",
+    re.IGNORECASE,
 )
-"""A program that only reports that it leaves: the line above may give the reason."""
+"""A program that only reports that it leaves, as it does after a good run: the line above may give the reason."""
+_EXIT = re.compile(r"(?:.{0,100}[\s:])?exit [1-9]\d{0,2}$")
+"""A script's report of a bad exit code."""
 _WHY_IT_LEAVES = re.compile(
     r"\b(?:(?:is|are|was) not (?:an?|in|the|one of)|not (?:found|valid|supported|a valid)|(?:does|do)(?: not|n't) (?:exist|match|have|contain)|cannot|can't|could(?: not|n't)|unable to|invalid|missing|no such|wrong|unknown|unsupported|must be|required)\b",
     re.IGNORECASE,
@@ -70,13 +73,6 @@ _NONE = re.compile(
     re.IGNORECASE,
 )
 """Numbers that are called errors, and mere notes."""
-_WELL = re.compile(
-    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
-    re.IGNORECASE,
-)
-_NOT_WELL = re.compile(
-    r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
-)
 _ROW = re.compile(
     r"\s*\|[^|]{1,300}\|[^|]{1,300}\||\s*[^\s|]{1,80}(?>(?:[ \t]{2,40}|\t)[-+]?\d[\d.,]{0,20}(?:[eE][-+]?\d{1,3})?%?){2,40}+\s*$"
 )
@@ -97,7 +93,6 @@ _SILENT = re.compile(
     re.IGNORECASE,
 )
 """Lines after an error that are no sign of work."""
-
 
 _HEAD_CHARS, _BELOW_LINES, _SENTENCE_WORDS = 120, 3, 3
 _ANNOUNCES = re.compile(
@@ -124,7 +119,6 @@ _JUDGED = re.compile(
     r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bkernel: |NVRM|Xid|Root Cause \(|Failures:|NO_OTHER_FAILURES|ChildFailedError|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
 """Forms that other families judge; if they did not take such a line, it is no error."""
-
 
 _CALL_FAILED = re.compile(
     r"^(?!.*\b(?i:warn|ignor|retry|skip|continu)).*\w\(.{0,300}\) ?(?:has )?(?:failed\b.{0,40}\b(?i:error|status|code|rc|errno)|returned (?:an )?(?:error|errno)(?: code)?)\W{1,4}-?[1-9]\d{0,11}\b"
@@ -153,7 +147,7 @@ def only_ends(finding: JobFinding) -> bool:
 
 
 _RUNNER = re.compile(
-    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: creating server: |error: command '.{1,200}' failed with|Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
+    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: creating server: |error: command '.{1,200}' failed with|(?:\[ERROR\] )?Error in rule |Execution halted$|tar(?: \(child\))?: (?:Error is not recoverable|Exiting with failure status)"
 )
 
 
@@ -186,11 +180,11 @@ def _is_error(text: str, *, ended: bool, last: bool = False) -> bool:
         return True
     if sentences.is_harmless(body):
         return False
-    if last and sentences.refuses(body) and not _went_well(body):
+    if last and sentences.refuses(body.lstrip("*-#=>! ")) and not sentences.went_well(body):
         return True
     if levels.is_error(text) and (last or not text.rstrip().endswith(":")):
         return True
-    if last and _LEAVES_BECAUSE.match(body) and sentences.names_error(body) and not _went_well(body):
+    if last and _LEAVES_BECAUSE.match(body) and sentences.names_error(body) and not sentences.went_well(body):
         return True
     return any(form.match(body) for form in (_WORD, _STATE_AT_END, _CALL_FAILED))
 
@@ -210,7 +204,7 @@ def _below(lines: list[tuple[int, str]], index: int) -> tuple[int, str] | None:
             continue
         text = held[1]
         other = _STACK.match(text.strip()) or _ROW.match(text) or _BOILERPLATE.match(text.strip())
-        if other or progress.is_progress(text) or _went_well(text) or mention.is_speech(text):
+        if other or progress.is_progress(text) or sentences.went_well(text) or mention.is_speech(text):
             return None
         return held if _is_sentence(text) else None
     return None
@@ -232,10 +226,6 @@ _PAGE_MARKS = 3
 def completes(head: str, text: str) -> bool:
     """Whether `text`, right below the line `head`, is the sentence that `head` announces."""
     return head.rstrip().endswith(":") and _below([(1, head), (2, text)], 0) is not None
-
-
-def _went_well(text: str) -> bool:
-    return any(not _NOT_WELL.search(text[: found.start()]) for found in _WELL.finditer(text))
 
 
 def _number(text: str) -> int | None:
@@ -319,7 +309,9 @@ class Tail:
     def only_lists(self, behind: int) -> bool:
         """Whether hardly anything but lists of ranks and tensors follows line `behind`."""
         others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]
-        return len(others) <= _OTHERS and not any(progress.is_progress(o) or _went_well(o) for o in others)
+        return len(others) <= _OTHERS and not any(
+            progress.is_progress(o) or sentences.went_well(o) for o in others
+        )
 
     def _boxed(self) -> JobFinding | None:
         """The sentence between two drawn rules right above the last line, or between such a rule and that line."""
@@ -335,16 +327,12 @@ class Tail:
     def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
         found: tuple[int, str] | None = None
         ending: tuple[int, str] | None = None
-        others = looked_at = 0
+        others, looked_at, exited = 0, 0, False
         below = current = ""
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
-            if (
-                not text.strip()
-                or _ROW.match(text)
-                or _STACK.match(text.strip())
-                or _BOILERPLATE.match(text.strip())
-            ):
+            words = text.strip()
+            if not words or _ROW.match(text) or _STACK.match(words) or _BOILERPLATE.match(words):
                 continue
             looked_at += 1
             below, current = current, text
@@ -353,11 +341,12 @@ class Tail:
             above_it = [earlier for _, earlier in lines[:index]]
             if mention.is_repeated(text, above_it) or (not ended and sentences.is_warned(text, above_it)):
                 break
-            well = _NONE.search(text) or sentences.is_harmless(text)
-            if found is None and _ENDING.match(_plain(text)) and not well:
+            body = _plain(text)
+            ends = _ENDING.match(body) or (looked_at <= _OTHERS and sentences.reports_exit(body, below))
+            if found is None and ends and not (_NONE.search(text) or sentences.is_harmless(text)):
                 ended, ending = True, (line, text)
                 reasons = [held for held in lines[index + 1 :] if _REASON.match(held[1])]
-                found = reasons[0] if reasons and not _went_well(reasons[0][1]) else None
+                found = reasons[0] if reasons and not sentences.went_well(reasons[0][1]) else None
                 continue
             if _heads(text) and (sentence := _below(lines, index)):
                 found = sentence
@@ -365,13 +354,16 @@ class Tail:
             if text.rstrip().endswith(":") and _DECIMAL.search(below) and not _is_sentence(below):
                 # The heading of a column of numbers.
                 continue
-            leaves = looked_at == 2 and _LEAVES.match(below) and _WHY_IT_LEAVES.search(text)
-            if _is_error(text, ended=ended or bool(leaves), last=looked_at == 1):
+            leaves = looked_at == 2 and _LEAVES.match(below) is not None
+            why = leaves and _WHY_IT_LEAVES.search(text) is not None
+            if _is_error(text, ended=ended or why, last=leaves or looked_at == 1):
                 found = line, text
                 continue
-            if progress.is_progress(text) or _went_well(text):
+            if progress.is_progress(text) or sentences.went_well(text):
                 break
-            if _SILENT.match(text):
+            neutral = _LEAVES.match(_plain(text)) is not None
+            ended, exited = ended or (neutral and exited), exited or _EXIT.match(text) is not None
+            if neutral or _EXIT.match(text) or _SILENT.match(text):
                 continue
             others += 1
             if others > _OTHERS or found is not None:

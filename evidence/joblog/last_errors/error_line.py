@@ -67,6 +67,11 @@ def is_known(text: str) -> bool:
     return _has_form(text) or _NO_ERROR.search(text) is not None
 
 
+def is_race(finding: JobFinding) -> bool:
+    """Whether ThreadSanitizer reports a data race, after which the program goes on: any other error is worse."""
+    return finding.kind == "program_error" and _RACE in finding.message
+
+
 def find(record: Record) -> JobFinding | None:
     """The finding of a line that calls itself an error; it ended the program only if hardly anything follows."""
     text = record.text.strip()
@@ -75,7 +80,7 @@ def find(record: Record) -> JobFinding | None:
         return None
     if mention.is_speech(record.text) or mention.begins_with_speaker(text) or _NO_ERROR.search(text):
         return None
-    if sentences.is_compound(text) or sentences.is_resolved(text):
+    if sentences.is_compound(text) or sentences.is_resolved(text, is_error=record.is_error):
         return None
     if calls_itself_one:
         role = LineRole.EXIT if text.startswith("Execution halted") else None

@@ -6,6 +6,9 @@ import re
 from collections.abc import Reversible
 from itertools import islice
 
+from probing_cluster.core import vocabulary
+from probing_cluster.evidence import wrapper_lines
+
 _WORDS = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
     r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
@@ -47,25 +50,41 @@ _RESOLVED = re.compile(
     re.IGNORECASE,
 )
 """What the program did instead."""
-_BESIDE = r"(?:metrics?|logg(?:ing|er)|logs?|trac(?:es?|ing)|telemetry|profil(?:es?|ing|er)|monitor(?:ing|s)?|track(?:ing|er)|report(?:s|ing)?|cach(?:e|es|ing)|stat(?:s|istics)|dashboards?|notifications?|alerts|uploads?|plots?|plotting|wandb|tensorboard|mlflow)"
-"""What runs beside the work."""
 _INSTEAD = re.compile(
     r"[,;.] (?:(?:so|and|now|thus) )?(?:(?:(?:we|I|it|this) )?(?:will|shall|we'll|I'll) (?:now |just |only )?(?:use|fall ?back|revert|(?:start|create|continue|proceed|download|run)(?! (?:no|nothing)\b)|assume|default(?! to nothing\b)|skip|disable|ignore|switch)"
     r"|(?:using|falling back|reverting|starting (?:from|with|fresh|anew|over|an?)|creating (?:one|it|an?|the|new|default)|continuing|proceeding|assuming|defaulting|skipping|disabling|ignoring|switching|downloading))\b(?!.{0,80}\b(?:not|fail\w{0,4}|invalid|undefined|unknown|forbidden|required|(?:is|are|was|were) disabled|problems?|trouble)\b)"
-    rf"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:(?:the|its|all|live|online|remote) )?{_BESIDE}(?: \w{{1,20}})? (?:is|are|was|were|will be|(?:has|have) been) (?:now )?(?:(?:(?:turned|switched) )?off|disabled|skipped|not (?:be )?(?:recorded|logged|reported|collected|sent|uploaded|cached|shown))\b"
-    r"|[,;:(-] ?(?:(?:so|and|now|thus) )?(?:running|training|working|going on|carrying on) without\b"
+    r"|(?<=\w)[,;] ?(?:(?:so|and|now|thus) )?(?:running|training|working|going on|carrying on) without (?:it|them|this|that|these|those|one|any)\b(?!.{0,80}\b(?:not|fail\w{0,4}|(?:im|un)\w{3,12}|cannot|can't)\b)"
     r"|\bFailed to load image Python extension\b",
     re.IGNORECASE,
 )
 """What the program does instead, in a clause of its own behind the complaint; and torchvision's warning about pictures."""
+_BESIDE = re.compile(
+    r"(?!.*\b(?:(?-i:ERROR|FATAL|CRITICAL|SEVERE)\b|(?:errors?|fatal|critical) ?[:\])]))"
+    r".*?\b(?P<what>metric|log|trac|telemetry|profil|monitor|track|report|cach|stat|dashboard|notification|alert|upload|plot|wandb|tensorboard|mlflow)\w{0,8}\b[^,;]{0,200}"
+    r"[,;] ?(?:(?:so|and|now|thus) )?(?:(?:the|its|all|live|online|remote) )?(?P=what)\w{0,8}(?: \w{1,20})? (?:is|are|was|were|will be|(?:has|have) been) (?:now )?(?:(?:(?:turned|switched) )?off|disabled|skipped|not (?:be )?(?:recorded|logged|reported|collected|sent|uploaded|cached|shown))\b",
+    re.IGNORECASE,
+)
+"""What runs beside the work was not to be had and goes off: both clauses name it. Of anything else such a clause may be the reason, and a line at the level of an error is one."""
 _ENDS_ALL_THE_SAME = re.compile(
     r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
 )
 _FALLS_BACK = re.compile(
-    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:using (?:the )?(?:[\w./+-]{1,40} ){1,4}(?:instead(?! of)|attention)\b|instead using\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|falls? back (?:to|on)\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
+    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:(?P<clear>using (?:the )?(?:[\w./+-]{1,40} ){1,4}instead(?! of)\b|instead using\b|(?:falls?|falling) back (?:to|on)\b)|using (?:the )?(?:[\w./+-]{1,40} ){1,4}attention\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
     r"|(?!.*(?:error|exception|fail|abort|fatal|exit|cannot|not )).*\b(?:disabled|(?:turned|switched) off)[.!]?$)",
     re.IGNORECASE,
 )
+_LACKED = re.compile(
+    r"No module named '(?P<module>[\w.-]{1,200})'|cannot import name '(?P<name>\w{1,200})' from '(?P<of>[\w.-]{1,200})'"
+)
+_BACKENDS = re.compile(
+    r"attention|attn|flash|sdpa|triton|xformers|apex|bitsandbytes|deepspeed|tensorrt|transformer.engine|inductor|dynamo|cudnn|nccl|gloo|fused",
+    re.IGNORECASE,
+)
+"""Parts that a program replaces by others."""
+_SAME = {"attn": "attention"}
+_WORDS_OF_NAMES = re.compile(r"[A-Za-z\d]{3,60}")
+_PARTS_OF_NAME = re.compile(r"[._-]")
+_NAME_CHARS = 3
 _NOUNS = r"errors?|failures?|exceptions?|faults?|critical|severe|alerts?|fatal|nans?"
 _COMPOUND = re.compile(
     rf"^(?:(?!\b(?:{_NOUNS})\b).){{0,200}}\b(?:{_NOUNS})[ -](?:check(?:s|ing)?|correct(?:ion|ing)|handl(?:ing|ers?)|report(?:s|ing)?|log(?:s|ging)?|counters?|counts?|budget|rates?|estimat\w{{1,4}}|bars?|norms?|metrics?|toleran\w{{2,3}}|thresholds?|detection|recovery|propagation|analysis|model|bounds?|terms?|margins?"
@@ -92,19 +111,55 @@ def is_compound(text: str) -> bool:
     return _COMPOUND.search(text) is not None
 
 
-def is_resolved(text: str) -> bool:
-    """Whether the line reports what the program does instead of what it could not do: it goes on."""
-    return _INSTEAD.search(text) is not None and _ENDS_ALL_THE_SAME.search(text) is None
+def is_resolved(text: str, *, is_error: bool = False) -> bool:
+    """Whether the line reports what the program does instead of what it could not do: it goes on. `is_error`: its logger gave it the level of an error."""
+    goes_on = _INSTEAD.search(text) is not None or (not is_error and _BESIDE.match(text) is not None)
+    return goes_on and _ENDS_ALL_THE_SAME.search(text) is None
 
 
-def falls_back(text: str) -> bool:
-    """Whether a program that has printed an exception reports in this line below it what it does instead."""
-    return _FALLS_BACK.match(text) is not None
+def falls_back(text: str, exception: str) -> bool:
+    """Whether a program that has printed `exception` reports in this line below it what it does instead.
+
+    What is switched to or off must be what the exception lacked; a program reports such settings at every start.
+    """
+    found = _FALLS_BACK.match(text)
+    if found is None or wrapper_lines.is_wrapper_line(text):
+        return False
+    return found["clear"] is not None or not _named(text).isdisjoint(_lacked(exception))
+
+
+def _named(text: str) -> set[str]:
+    words = {word.lower() for word in _WORDS_OF_NAMES.findall(text)} | set(
+        map(str.lower, _BACKENDS.findall(text))
+    )
+    return {_SAME.get(word, word) for word in words}
+
+
+def _lacked(exception: str) -> set[str]:
+    """The module that it did not find, and backends that it names."""
+    found = _LACKED.search(exception)
+    names = [name for name in found.groups() if name] if found else []
+    parts = {p.lower() for name in names for p in _PARTS_OF_NAME.split(name) if len(p) >= _NAME_CHARS}
+    return {_SAME.get(p, p) for p in parts | set(map(str.lower, _BACKENDS.findall(exception)))}
 
 
 def refuses(text: str) -> bool:
     """Whether a program refuses its input or its options in this sentence, and does nothing else instead."""
     return _REFUSED.match(text) is not None and _RESOLVED.search(text) is None and not is_resolved(text)
+
+
+_WELL = re.compile(
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
+    re.IGNORECASE,
+)
+_NOT_WELL = re.compile(
+    r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
+)
+
+
+def went_well(text: str) -> bool:
+    """Whether the line reports a success."""
+    return any(not _NOT_WELL.search(text[: found.start()]) for found in _WELL.finditer(text))
 
 
 _ABOVE_LINES = 3
@@ -130,3 +185,21 @@ def is_warned(text: str, before: Reversible[str]) -> bool:
             break
     above = (line for line in islice(reversed(before), _ABOVE_LINES) if not _PLACE_OF_WARNING.match(line))
     return _WARNING.match(next(above, "").strip()) is not None
+
+
+_REPORTS_EXIT = re.compile(
+    r"(?!=\s{2}|.{0,80}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?i:(?:the|this|slurm|batch|epilogue?|job|script|program|command|process|step|task|run|training|main|python\d?|srun|mpirun|torchrun|finished|ended|exited|done|terminated|at .{10,40}?|[\w./-]{1,60}\.(?:sh|py|sbatch|slurm))(?:\W{1,3}|\Z)){0,6}"
+    r"(?i:(?:with )?(?:an? )?(?:exit[ _-]?(?:code|status)|return[ _-]?code|status|rc)(?: (?:is|was|of)(?: [\w./-]{1,40})?)?)\s{0,3}[:=]?\s{0,3}(?P<code>[1-9]\d{0,2})\W{0,6}$"
+)
+_OF_ENDED = re.compile(r"(?i:exit|rc\b|return|(?:finished|ended|exited|terminated)\b.{0,60}\bstatus)")
+_MAX_CODE = 255
+_WENT_ON = re.compile(r"\b(?i:ok|retry\w{0,3}|again|passed|succe\w{2,6})\b")
+
+
+def reports_exit(body: str, below: str) -> bool:
+    """Whether a script reports in `body` that a command, or the job, ended with a code that is no signal's; `below`: the next line, which may show that it went on."""
+    found = _REPORTS_EXIT.match(body)
+    if found is None or _OF_ENDED.search(body) is None or _WENT_ON.search(below):
+        return False
+    code = int(found["code"])
+    return code <= _MAX_CODE and not vocabulary.signal_of(code)

@@ -22,6 +22,10 @@ _BETWEEN = re.compile(
     r"\s*$|Driver stacktrace:|\s{1,40}(?:Suppressed|Caused by): |\s{1,40}\[CIRCULAR REFERENCE|Emitted '\w{1,40}' event\b|\s{1,40}[\w$'\"\[\]]{1,80}: |\s{0,40}[}\])]{1,3},?$"
 )
 """Other lines inside a stack: suppressed exceptions, fields of an error."""
+_HEAD = re.compile(
+    r"(?:Exception in thread \"[^\"\n]{0,200}\" |Uncaught |\[)?(?:[A-Za-z_$][\w$]{0,80}[./]){0,12}[A-Z][\w$]{1,100}(?:Exception|Error|Throwable|Failure|Rejection)\b"
+)
+"""The exception's name, with which its message begins."""
 _MESSAGE_LINES = 8
 """An exception's message may have so many lines, above the first frame."""
 _MAX_STACKS, _MAX_CHARS = 256, 200
@@ -35,7 +39,7 @@ class _Stack:
     """Its last line so far."""
     rank: int | None
     first: int
-    """The first line that can be of its message: below the stack before."""
+    """The first line of that message."""
     cause: str = ""
     cause_line: int = 0
     listed: bool = False
@@ -48,24 +52,24 @@ class StackCauses:
     def __init__(self) -> None:
         self._open: _Stack | None = None
         self._closed: deque[_Stack] = deque(maxlen=_MAX_STACKS)
-        self._above = self._ended = 0
-        """The last line that was not empty, and the last one of a stack."""
+        self._above = self._named = self._ended = 0
+        """The last line that was not empty, the last one that began with an exception's name, and the last one of a stack."""
 
     def read(self, record: Record) -> None:
         """Any line, in order."""
         built = _BUILDER.match(record.text)
         text = record.text[built.end() :] if built else record.text
-        stack, above = self._open, self._above
+        stack, above, named = self._open, self._above, self._named
         if text.strip():
             self._above = record.line
+            self._named = record.line if _HEAD.match(text) else self._named
         if stack is not None and stack.rank != record.rank:
             return
         opens = text[:1].isspace() and (_FRAME.match(text) or _LIST.match(text) or _CAUSE.match(text))
         if stack is None:
             if opens and above and record.line - above <= 2:
-                stack = self._open = _Stack(
-                    above, record.line, record.rank, max(self._ended + 1, above - _MESSAGE_LINES)
-                )
+                first = named if named > self._ended and above - named <= _MESSAGE_LINES else above
+                stack = self._open = _Stack(above, record.line, record.rank, first)
             else:
                 return
         if found := _CAUSE.match(text):

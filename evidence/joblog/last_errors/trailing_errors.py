@@ -9,24 +9,26 @@ from dataclasses import replace
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence.joblog import chain, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import closing, error_line, exit_codes, sentences
+from probing_cluster.evidence.joblog.last_errors import (
+    closing,
+    error_line,
+    exit_codes,
+    lines_behind,
+    links,
+    sentences,
+)
 from probing_cluster.evidence.joblog.messages import languages, python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
-_STACK_FRAME = re.compile(
-    r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
-    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
-)
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
     r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
 )
-_FRAMES_LINES = 400
-_MAX_RANKS = 256
+_FRAMES_LINES, _MAX_RANKS = 400, 256
 _WORDS_CHARS = 120
 """Enough characters to recognise an exception again; the rest of the line may be another process's."""
 _LAST_LINES = 40
@@ -35,48 +37,23 @@ _COMMAND_LINES = 3
 """A missing command ended a script only if at most so many lines follow."""
 _TRAILING_KINDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
 _LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
-_UNREACHED = re.compile(
-    r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
-)
-"""ssh's messages when a launcher could not start its part on another node."""
 _LACKS = frozenset({"command_not_found", "import_error"})
 """Consequences of a module that could not be loaded."""
 _PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
 """The package exists and lacks a part; a module or environment that was not loaded does not explain that."""
-_NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
-)
-"""Lines that are no evidence of whether the program went on."""
-_DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
-"""The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
 _OF_TASK = re.compile(r"\b(?:Task|Future) exception was never retrieved$")
 """asyncio's heading. The task is dead, so that a bad exit may come of it."""
+_CAUSED = re.compile(r"Caused by: \S")
+"""The next cause in a trace of a JVM."""
 _HEADING_LINES = 2
 """asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
-_ENDED_WELL = re.compile(
-    r"^(?!.*(?:\b(?:not|never|cannot|without|unless|rank|process|task|worker|thread)\b|n't)).*(?:\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b))",
-    re.IGNORECASE,
-)
 """A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
-_WENT_WELL = re.compile(
-    rf"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b|{_ENDED_WELL.pattern}", re.IGNORECASE
-)
-_ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b", re.IGNORECASE)
-_FILE_TOOL = re.compile(
-    r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
-)
-"""Complaints of a script's file commands. If the script reports later that it is done, they did not matter."""
-_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
-"""pip's heading of the output of a package's own build."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _TRACED = 12
-_WORKS = re.compile(
-    r"\+{1,4} (?!(?:export|unset|set|echo|printf|exit|return|rm|cp|mv|date|cd|module|sync|kill|wait|sleep|trap|conda|deactivate|true|:|\[{1,2}|\w{1,60}=)(?:\s|$|=))\S"
-)
-"""A script that traces so many such commands (`set -x`) after an error has more to do than to clean up."""
+"""A script that traces so many commands (`set -x`) after an error has more to do than to clean up."""
 _OFTEN = 20
 """A program that went on after a complaint so often goes on after the next one in the same words."""
 _NAMES = re.compile(r"\S*[\d/]\S*")
@@ -98,6 +75,7 @@ class TrailingErrors:
     def __init__(self, recent: Reversible[str] = ()) -> None:
         self._recent = recent
         """The lines read last, kept by the reader."""
+        self._complaints = links.Complaints(recent)
         self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
@@ -110,10 +88,13 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
+        self._decided = False
+        """Whether a later line shows that it gave the script or its runner a bad end."""
+        self._gave_way: JobFinding | None = None
+        """The error that it replaced, because its command gave the script its exit code."""
         self._over = False
         """Whether the command that printed it has ended since."""
-        self._steps = 0
-        self._frames_behind = 0
+        self._steps = self._frames_behind = 0
         """Lines of the exception's own stack after it, in Java or C++."""
         self._behind = self._traced = 0
         """Lines after the last such message that may be work; commands that the script traces after it."""
@@ -130,22 +111,11 @@ class TrailingErrors:
         self._weak_until = 0
         self._weak_behind = self._weak_steps = 0
         self._weak_progress = self._progress
-        self._printed_until = 0
-        """Last line of a package's build output that pip repeats."""
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
         held = self._last is not None or self._weak is not None
         return held or (bool(self._frames) and line <= self._frames_until)
-
-    def announce(self, line: int, text: str) -> None:
-        """Note whether `text` announces the output of a package's build."""
-        if printed := _PRINTED.search(text):
-            self._printed_until = line + int(printed["lines"])
-
-    def printed(self, line: int) -> bool:
-        """Whether `line` is build output that pip repeats; a script often goes on without the package."""
-        return line <= self._printed_until
 
     def ignored(self, record: Record) -> None:
         """The frames or the exception to come are of one that Python ignores and that ends nothing; `record` announces it."""
@@ -167,16 +137,23 @@ class TrailingErrors:
 
         What only hardware can cause stays, as weak as what was handled; so does the same text printed again.
         """
+        heads = chain.heads_ignored(record.text)
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
+        near = near or heads or self._is_of_dropped(record)
         again = record.text.strip()[:_WORDS_CHARS] in self._dropped_words
         if found is None or not (near or again) or _INSIDE.match(record.text):
             return found
-        if python.exception(record) is None:
+        if not heads and python.exception(record) is None:
             return found
         if near and not found.late:
             detail = {**found.detail, "unraised": True}
             return replace(found, role=LineRole.OBSERVATION, detail=detail)
         return replace(found, detail={**found.detail, "handled": True})
+
+    def _is_of_dropped(self, record: Record) -> bool:
+        """Whether it is the next cause in the trace of an exception that was ignored."""
+        near = 0 < self.dropped < record.line <= self.dropped + _LAST_LINES
+        return near and _CAUSED.match(record.text) is not None
 
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """The exception at the end of frames without a head; None for a line that a family recognised."""
@@ -198,18 +175,27 @@ class TrailingErrors:
                 self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
+        if self._is_of_dropped(record):
+            return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
             if word and word.role is not LineRole.EXIT and sentences.is_warned(record.text, self._recent):
                 return None
-            if word and not (self._dead and _FILE_TOOL.match(word.message)):
+            word = self._complaints.cause_of(word) if word else None
+            if word and not (self._dead and lines_behind.is_of_file_tool(word.message)):
                 listed = record.text.split()[:3] == self._listed or self.outlived(word.message)
-                if self._last is None and not listed:
+                raced = self._is_race_held() and not error_line.is_race(word)
+                if (self._last is None or raced) and not listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
                 elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
+                    before = self._last
                     self.hold(word)
+                    self._gave_way = before
+                elif self._last is not None and self._is_of_transfer(word.message, self._last):
+                    self._last, self._gave_way, self._behind = self._gave_way, None, -1
                 else:
+                    self._complaints.add(word)
                     self._behind = -1
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
@@ -218,15 +204,33 @@ class TrailingErrors:
         if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
-        if found and (self._last is None or headed) and not python.is_handled(record.text):
+        if (
+            found
+            and (self._last is None or headed or self._is_race_held())
+            and not python.is_handled(record.text)
+        ):
             self.hold(found)
         return None
 
+    def _is_race_held(self) -> bool:
+        return self._last is not None and error_line.is_race(self._last)
+
+    def _is_of_transfer(self, message: str, last: JobFinding) -> bool:
+        """Whether the ssh that printed `last` was only the carrier of a tool that does not decide over the error before."""
+        before = self._gave_way
+        return (
+            before is not None
+            and exit_codes.was_started_by(message, last)
+            and not exit_codes.decides(message, before, over=True)
+        )
+
     def hold(self, found: JobFinding) -> None:
         """Hold an error that counts only at the end of the log."""
+        self._complaints.add(found)
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._traced, self._over = 0, exit_codes.sums_up(found.message)
-        self._progress = progress.LogProgress(self._recent)
+        self._decided, self._gave_way = False, None
+        self._progress = progress.LogProgress(self._recent, found.message)
 
     def _hold_task(self, found: JobFinding | None) -> None:
         """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
@@ -245,6 +249,7 @@ class TrailingErrors:
             self._weak, self._weak_steps, self._weak_behind = found, 0, 0
             self._weak_progress = progress.LogProgress(self._recent)
         self._weak_until = found.line + _LAST_LINES
+        self._complaints.add(found)
 
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
         """The held complaint that explains `found`.
@@ -256,7 +261,13 @@ class TrailingErrors:
             self._task_died = None
             if found.line - died.line <= _LAST_LINES:
                 return died
-        if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
+        if (linked := self._linked(found)) is not None:
+            return linked
+        if (
+            found.kind in _LAUNCHES
+            and self._last is not None
+            and exit_codes.reached_no_host(self._last.message)
+        ):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
         if lacks_file and self._last is not None and _NO_DIRECTORY.match(self._last.message):
@@ -278,19 +289,28 @@ class TrailingErrors:
         self._weak = None
         return weak
 
+    def _linked(self, found: JobFinding) -> JobFinding | None:
+        """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
+        reason = self._complaints.take(found) if found.role is LineRole.ROOT else None
+        if reason is not None and self._last is not None and self._last.line == reason.line:
+            self._last = None
+        if reason is not None and self._weak is not None and self._weak.line == reason.line:
+            self._weak = None
+        return reason
+
     def after_line(self, line: int, text: str) -> None:
         """A line after the held error: drop the error if the program went on."""
         if self._weak is not None and line != self._weak.line:
             self._weak_steps += progress.is_progress(text) or self._weak_progress.after_line(text)
-            if not _NO_WORD.match(text) and not error_line.is_error(text):
+            if not lines_behind.is_silent(text) and not error_line.is_error(text):
                 self._weak_behind += text.split()[:1] != self._weak.message.split()[:1]
-            if self._weak_steps >= _STEPS or line > self._weak_until or _WENT_WELL.search(text):
+            if self._weak_steps >= _STEPS or line > self._weak_until or lines_behind.went_well(text):
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
         if self._behind == self._frames_behind == 0:
             self._last = languages.of_runtime(self._last, text)
-        if _STACK_FRAME.match(text):
+        if lines_behind.is_stack_frame(text):
             self._frames_behind += 1
             return
         heading = self._last.kind == "program_error" and self._behind == 0
@@ -302,18 +322,26 @@ class TrailingErrors:
         self._alike += text.split()[:3] == self._last.message.split()[:3]
         step = progress.is_progress(text) or self._progress.after_line(text)
         self._steps += step
-        dump = _DUMPED.match(self._last.message) is not None
-        silent = _NO_WORD.match(text) or (dump and not step and wrapper_lines.is_wrapper_line(text))
+        dump = lines_behind.is_dump(self._last.message)
+        not_run = exit_codes.not_run(self._last.message)
+        self._decided |= exit_codes.is_decided(text, not_run=not_run)
+        silent = lines_behind.is_silent(text) or (
+            (dump or not_run) and not step and wrapper_lines.is_wrapper_line(text)
+        )
         self._behind += self._behind < 0 or not silent
-        self._traced += _WORKS.match(text) is not None
+        self._traced += lines_behind.traces_work(text)
         word = self._last.kind in _TRAILING_KINDS and "exception" not in self._last.detail
         most = 0 if dump or self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
-        over = over or (word and self._traced >= _TRACED)
-        well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
+        over = (over and not self._decided) or (word and self._traced >= _TRACED)
+        well = lines_behind.went_well(text, self._last.message)
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
-        if self._steps >= _STEPS or over or (word and (well or self._alike > _ALIKE)):
+        if (
+            max(self._steps, self._progress.live) >= _STEPS
+            or over
+            or (word and (well or self._alike > _ALIKE))
+        ):
             self._outlive(self._last.message)
             self._last = None
 
@@ -332,12 +360,12 @@ class TrailingErrors:
         return self._outlived.get(_NAMES.sub("", message)[:_WORDS_CHARS], 0) >= _OFTEN
 
     def died(self, found: JobFinding) -> None:
-        """A process died by a signal. A missing command does not cause that (the shell exits with 127), except for tasks that srun kills."""
+        """A process died by a signal. A missing command does not cause that (the shell exits with 127), except for tasks that srun kills; a data race is less than the crash."""
         of_step = found.kind == "oom_kill_suspected" and found.message.startswith("srun: ")
         if found.kind not in grammar.SIGNAL_DEATH_KINDS or of_step:
             return
         self._dead = True
-        if self._last is not None and self._last.kind == "command_not_found":
+        if self._last is not None and (self._last.kind == "command_not_found" or self._is_race_held()):
             self._last = None
         weak = self._weak
         if weak is not None and (
@@ -364,7 +392,7 @@ class TrailingErrors:
             weak is not None
             and found is not None
             and weak.kind == "command_not_found"
-            and (found.kind == weak.kind or exit_codes.tool_of(found.message))
+            and (found.kind == weak.kind or exit_codes.decides(found.message, weak, over=True))
         ):
             return replace(found, detail={**found.detail, "lacked_before": weak.message})
         if weak is not None and (found is None or found.kind in _TRAILING_KINDS):

@@ -321,6 +321,8 @@ _NO_DEVICES = re.compile(r"\s{0,8}No (?:CUDA |GPU )?devices(?: were found| found
 _UCX = re.compile(r"\bUCX {1,4}(?:ERROR|WARN)\b")
 _TRIED = re.compile(r"(?:[\d.: -]{8,30})?I \S{1,200}\.cc:\d{1,6}\] failed to allocate ")
 """TensorFlow tries again with less; `precedence.named_before` takes it for what failed for want of memory."""
+_CACHE = re.compile(r"\bMIOpen Error: .{0,400}\b(?:SQLite|database|[\w-]{1,80}\.[uk]db)\b")
+"""MIOpen's cache of tuned kernels. What it cannot do without is an exception of the call that follows."""
 _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initialization: (?P<why>\S.{0,400})")
 """PyTorch's warning when no GPU works: many programs go on without one, others end later."""
 
@@ -352,8 +354,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return finding(kind, record, warned=True)
     if _TRIED.match(text):
         return replace(finding(kind, record), role=LineRole.OBSERVATION)
-    if "failed call to cuInit" in text:
-        # TensorFlow goes on without a GPU.
+    if "failed call to cuInit" in text or _CACHE.search(text):
+        # TensorFlow goes on without a GPU, MIOpen without its cache.
         return finding(kind, record, handled=True)
     return finding(kind, record)
 

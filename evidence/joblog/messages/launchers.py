@@ -38,6 +38,8 @@ _REPLACED = re.compile(
 _SLURM = re.compile(
     r"(?P<program>srun|slurmstepd|slurmd|sbatch|salloc|sattach|sbcast)(?:-(?P<host>\S{1,253}))?: (?:(?P<level>error|fatal): (?P<text>\S.{0,600})|Job (?:\S{1,40} )?step creation (?:temporarily|still) disabled, retrying\b)"
 )
+_CREATED = re.compile(r"srun: (?:Job step|Step) created\b")
+"""What srun prints of a step that had to wait, when it begins."""
 _GOES_ON = re.compile(
     r"\bignor|\bcontinu|\bdisregard|\bdefault|\bretry|\bdisabl|\bskip|\binstead\b|\bfall(?:ing)? back|\bwarn|\bdeprecat|\bround(?:ed|ing)\b|\bdirect launch\b|going to /tmp|Setting TMPDIR|may (?:already )?exist|should never happen|printing \S{1,40} log|forwarding to child|already (?:com|stop)",
     re.IGNORECASE,
@@ -99,9 +101,10 @@ _BOX_LINE = "MPI's launcher or runtime refused what the job asked for, or could 
 _APART_LINE = "MPI could not bring the job's processes together, or lost the connection between them."
 
 
-def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
+def _slurm(found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding | None:
     if found["level"] is None:
         domains = ("user_program", "system_software")
+        turns = {vocabulary.STEPS_TOOK_TURNS: True} if context.step_created else {}
         return make(
             FACTS,
             "slurm_launch_failed",
@@ -109,7 +112,7 @@ def _slurm(found: re.Match[str], record: Record) -> JobFinding | None:
             role=LineRole.OBSERVATION,
             domains=domains,
             meaning=_BUSY,
-            detail={"stalled": True},
+            detail={"stalled": True, **turns},
         )
     text = found["text"]
     if replaced := _REPLACED.match(text):
@@ -171,7 +174,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if mention.begins_with_speaker(text):
         return None
     if found := _SLURM.match(text):
-        return _slurm(found, record)
+        return _slurm(found, record, context)
+    if _CREATED.match(text):
+        context.step_created = True
+        return None
     if found := _HYDRA.match(text):
         return _hydra(found, record)
     if context.boxed(record.line) and (text or context.box):
@@ -181,7 +187,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="launchers",
-    triggers=(": error: ", "step creation ", ": fatal: ", "[mpiexec@", "[proxy:", _RULE),
+    triggers=(": error: ", "step creation ", "tep created", ": fatal: ", "[mpiexec@", "[proxy:", _RULE),
     read=read,
     facts=FACTS,
     expects=JoblogContext.boxed,

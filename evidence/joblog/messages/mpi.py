@@ -103,6 +103,8 @@ _MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could n
 _UCX = re.compile(
     r"UCX\s{1,4}(?:ERROR|FATAL|Fatal:)\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
 )
+_UCX_AT = re.compile(r"\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10}):\d{1,10}\] ")
+"""UCX's own prefix: the process that complains."""
 _BTL = re.compile(
     r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|(?P<ports>bind on local address .{1,80} failed: Address already in use)|.{0,40}received unexpected process identifier)"
 )
@@ -237,12 +239,13 @@ def _ucx(found: re.Match[str], record: Record, _context: JoblogContext) -> rules
         return make(FACTS, "host_memory_error", record)
     if _NO_WAY.search(reason):
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
-    if _NO_ANSWER.match(reason):
-        return make(FACTS, "peer_lost", record, meaning=_UNREACHED)
-    if unconnected := _NO_CONNECTION.match(reason):
-        if unconnected["at"] and _OWN_ADDRESS.match(unconnected["at"]):
-            return make(FACTS, "program_error", record, meaning=_WRONG_NET)
-        return make(FACTS, "peer_lost", record, meaning=_UNREACHED)
+    unconnected = _NO_CONNECTION.match(reason)
+    if unconnected and unconnected["at"] and _OWN_ADDRESS.match(unconnected["at"]):
+        return make(FACTS, "program_error", record, meaning=_WRONG_NET)
+    if unconnected or _NO_ANSWER.match(reason):
+        at = _UCX_AT.search(record.text, 0, found.start())
+        host, pid = (at["host"], grammar.number(at["pid"])) if at else (None, None)
+        return make(FACTS, "peer_lost", record, host=host, pid=pid, meaning=_UNREACHED)
     if _REGISTERED.match(reason):
         return make(FACTS, "program_error", record, meaning=_NOT_REGISTERED, detail={"weak": True})
     if found["pml"] and _CALL.match(reason):

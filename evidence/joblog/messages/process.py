@@ -83,7 +83,7 @@ _NUMBERED = re.compile(
 )
 """Launchers that number the processes they start: MosaicML's Composer, torch.multiprocessing, Lightning."""
 _SHELL = re.compile(
-    r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?P<how>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
+    r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?P<how>Killed(?!\s{1,40}(?:\S{1,80}/)?(?:nvidia-smi|rocm-smi|dcgmi|gpustat|nvtop|h?top|vmstat|iostat|mpstat|pidstat|sar|dstat|tail|sleep|watch)\b)|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
 _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
@@ -125,7 +125,7 @@ _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
     r"|(?<!NodeDiedError: )\bthe node it was running on is dead or unavailable\b|The actor is dead because its (?:worker process has died|node has died|owner has died)"
     r"|/task:(?P<task>\d{1,8}) has been set to ERROR in coordination service|\bHorovod has been shut down\b"
-    r"|\b(?:Worker|Engine core) proc \S{1,60} died unexpectedly|\bReceived sigquit from a child process|\bExecutorLostFailure \(executor \w{1,12} exited"
+    r"|\b(?:Worker|Engine core) proc \S{1,60} died unexpectedly|\bReceived sigquit from a child process|\bExecutorLostFailure \(executor \w{1,12} exited|\bTaskSchedulerImpl: Lost executor \w"
     r"|\bProcessExitedException\(\d{1,6}\)|\b[Cc]lient lost connection to worker \d|^The parallel pool that \w{1,20} was using has shut down"
     r"|^Error in (?:un)?serialize\(.{0,80}\) ?: error (?:reading|writing) (?:from|to) connection"
 )
@@ -352,8 +352,7 @@ FAMILY = grammar.LogFamily(
         "memory pressure",
         "out of memory issue",
         "crashed with",
-        "terminated with signal",
-        "terminated with code",
+        "terminated with ",
         "worker died",
         "actor is dead",
         "dead or unavailable",
@@ -373,6 +372,7 @@ FAMILY = grammar.LogFamily(
         "died unexpectedly",
         "sigquit from a child",
         "ExecutorLostFailure",
+        "Lost executor",
         "ProcessExitedException",
         "lost connection to worker",
         "has shut down",

@@ -20,6 +20,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import mounts
 
 _STORAGE = ("system_software", "hardware", "user_program")
 FACTS = {
@@ -213,10 +214,10 @@ def _files(record: Record) -> JobFinding | None:
     if (found := _ERRNO.search(text)) and (
         kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
     ):
-        return make(FACTS, kind, record, detail={"errno": errno})
+        return mounts.named(make(FACTS, kind, record, detail={"errno": errno}))
     for kind, pattern in _STRERROR:
         if pattern.search(text) and not (kind in _OF_NO_FILE and _OF_NO_FILE[kind].search(text)):
-            return make(FACTS, kind, record)
+            return mounts.named(make(FACTS, kind, record))
     if _SUM.search(text):
         return make(FACTS, "checkpoint_failed", record, role=LineRole.EXIT, meaning=_SUM_MEANING)
     if _CHECKPOINT.search(text):

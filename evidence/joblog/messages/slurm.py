@@ -249,8 +249,9 @@ def _cancelled(record: Record) -> JobFinding | None:
         return make(FACTS, kind, record)
     if not (found := _CANCELLED.search(record.text)):
         return None
-    why = (found["why"] or "").upper()
-    kind = next((name for name, word in _WHY if word in why), "slurm_cancelled")
+    # A line that was broken at a blank is joined without it.
+    why = (found["why"] or "").upper().replace(" ", "")
+    kind = next((name for name, word in _WHY if word.replace(" ", "") in why), "slurm_cancelled")
     # The host in this line reports the lost node; it is not the lost one.
     host = None if kind == "slurm_node_fail" else found["host"] or found["old"]
     return make(FACTS, kind, record, host=host)

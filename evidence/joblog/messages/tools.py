@@ -54,6 +54,7 @@ _CONDA = re.compile(
 _LICENCE = re.compile(
     r"(?:[\w.+-]{1,40}: )?(?:Fatal |FATAL )?(?:[A-Z][\w-]{1,40} ){0,2}(?:License checkout failed|LICENSE MANAGER ERROR|(?:FLEXnet|FLEXlm|FlexNet|FlexLM) (?:Licensing )?error ?:)"
     r"|(?:ERROR:? ?|Error:? ?|\W{0,8})(?:Could not|Cannot|Unable to|Failed to|Can't) (?:obtain|check ?out|acquire|get|find|connect to)\b.{0,40}\b[Ll]icen[cs]e"
+    r"|(?:The )?Licen[cs]e (?:server|manager)(?: machine| system)? (?:is|was) (?:down|not respond|unreach|unavail|not (?:running|available))"
     r"|Licensed number of users already reached|No (?:valid )?licen[cs]e (?:found|available)|Licen[cs]e (?:error|expired|has expired|not (?:found|available|valid))"
     r"|\W{0,8}Unexpected licen[cs]e problem|ABAQUS/?\w{0,20} licen[cs]e|\S{0,20}\s?Licensing error: ?-\d",
     re.IGNORECASE,
@@ -86,7 +87,7 @@ _THREADS = re.compile(
 )
 """Libraries that complain and go on, often not for long."""
 _ASSERTED = re.compile(
-    r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
+    r"(?:[^\s:]{1,200}: ){0,3}(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
     r"|Assertion [`'].{1,300}' failed\.?$|.{0,200}\bINTERNAL ASSERT FAILED at \"?\S{1,300}\"?:\d"
     r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
     r"|\S{1,300}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp):{1,2}\d{1,7}(?:\(\w{1,80}\))?:? The (?:condition|check|assertion|requirement) .{1,300}?(?<!\w)(?:failed|violated|not (?:met|satisfied|fulfilled))\b"

@@ -55,11 +55,11 @@ FACTS = {
 _GT = r"(?:Tile ?\d{1,2}: ?)?(?:GT ?\d{1,3}: ?)?(?:GUC: ?)?"
 _ENGINE = r"(?:rcs|bcs|vcs|vecs|ccs|other|gsc)'?\d{1,2}"
 _TASK = r"(?P<process>[^\n]{1,16}?) ?\[(?P<pid>\d{1,10})\]"
-_HANG = re.compile(rf"GPU HANG: ecode [\da-f:x]{{1,40}}(?:, in {_TASK})?")
+_HANG = re.compile(rf"GPU HANG: ecode [\da-f:x]{{1,40}}(?:, in {_TASK}(?=,|\s*$))?")
 """Only i915 prints it, in older releases behind `[drm]` alone."""
-# The first form begins with a name that a user chose: it comes before any that the name could begin.
+_CONTEXT_RESET = re.compile(rf"(?:\[drm\] )?(?:\*ERROR\* )?{_TASK} context reset due to GPU hang")
+"""It begins with a name that a user chose: it is read before any form that the name could begin, and only directly behind the driver's own names."""
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("hang", re.compile(rf"{_TASK} context reset due to GPU hang")),
     ("hang", _HANG),
     ("hang", re.compile(rf"{_GT}Timedout job: seqno=\d.{{0,160}}? in {_TASK}$")),
     (
@@ -121,6 +121,8 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         found = message_start.match(_HANG, message) if message.startswith("[drm") else None
         return _finding("hang", found, None, message) if found else None
     address = grammar.pci(where["pci"])
+    if found := _CONTEXT_RESET.match(message, where.end()):
+        return _finding("hang", found, address, message)
     for code, pattern in _FORMS:
         if found := message_start.match(pattern, message):
             return _finding(code, found, address, message)
@@ -144,7 +146,7 @@ def _finding(code: str, found: re.Match[str], address: str | None, message: str)
 
 FAMILY = grammar.LineFamily(
     name=_KIND,
-    triggers=("[drm", "GPU HANG", "wedged", "urvivability ", "cancelling all in-flight", "reset chip", "Resetting ", "following reset"),
+    triggers=("[drm", "GPU HANG", "context reset due to", "wedged", "urvivability ", "cancelling all in-flight", "reset chip", "Resetting ", "following reset"),
     read=read,
     facts=FACTS,
 )  # fmt: skip

@@ -168,7 +168,10 @@ def test_exit_code_2_may_be_an_interrupt(make):
     """Slurm records 2 of a script's 130, SIGINT: a clause says so, and no advice is built on it."""
     v = make.judge(attempt=make.attempt(exit_code=2))
     assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
-    assert v.summary == "The program exited with code 2 (or 130, SIGINT), with no fault beside it."
+    assert (
+        v.summary
+        == "The program exited with code 2 (of many tools: a wrong argument; or 130, SIGINT), with no fault beside it."
+    )
     assert v.next_step == "Look at the program's own output."
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from probing_cluster.core import records
 
-C = records.Confidence
+C, D = records.Confidence, records.Domain
 
 
 def unwatched(make, *findings, **over):
@@ -70,6 +70,23 @@ def test_a_licence_that_was_refused_is_not_the_programs_alone(make):
     assert (made.cause, made.confidence) == ("user_error", C.POSSIBLE)
     assert made.next_step.startswith("Check whether the licence server is up ")
     assert line in made.next_step
+
+
+@pytest.mark.parametrize(
+    ("licence", "words", "step"),
+    [
+        ("no_server", "A licence server did not answer", "Check that the licence server is up "),
+        ("taken", "All licences of a program were in use", "Start the job again when a licence is free "),
+    ],
+)
+@pytest.mark.parametrize("kind", ["program_error", "python_exception"])
+def test_a_licence_server_that_is_down_or_has_none_left_is_not_the_program(make, kind, licence, words, step):
+    """The exit code that follows accuses nobody, and the text alone is no proof."""
+    detail = {"role": "root", "domains": ["system_software"], "licence": licence, "first_cause": True}
+    made = unwatched(make, line_of(make, kind, "solve: no licence", **detail))
+    assert (made.cause, made.domain, made.confidence) == ("system_services", D.SYSTEM_SOFTWARE, C.POSSIBLE)
+    assert made.summary.startswith(words)
+    assert made.next_step.startswith(step)
 
 
 def test_who_waited_in_vain_is_named(make):
@@ -174,6 +191,21 @@ def test_what_the_script_could_not_set_up_stands_beside_the_missing_package(make
     assert "module: command not found; conda: command not found" in v.next_step
     assert "bash -l" in v.next_step
     assert "environment" not in make.judge(gone, attempt=make.attempt(nodes=("n2",))).next_step
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["CondaError: Run 'conda init' before 'conda activate'", "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."],
+)  # fmt: skip
+def test_conda_that_was_not_set_up_stands_beside_the_missing_package(make, message):
+    """The package is missing in the environment that the script had without it."""
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    gone = line_of(make, "import_error", "ModuleNotFoundError: No module named 'torch'", line=9, **detail)
+    conda = line_of(make, "program_error", message, line=4, role="root", domains=["user_program"])
+    v = make.judge(conda, gone, attempt=make.attempt(nodes=("n2",)))
+    assert message.rstrip(".") in v.next_step
+    own = line_of(make, "program_error", "ValueError: bad input", line=9, **detail)
+    assert "environment" not in make.judge(conda, own, attempt=make.attempt(nodes=("n2",))).next_step
 
 
 def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_function_stands_beside_it(make):

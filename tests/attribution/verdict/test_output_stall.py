@@ -17,8 +17,8 @@ def _silent(make, silence_s=300.0, **detail):
     return make.finding(vocabulary.OUTPUT_STALL, 0.0, measured=silence_s, unit="s", message=message, detail=found)  # fmt: skip
 
 
-def _timeout(make, **over):
-    return make.attempt(state="TIMEOUT", exit_code=0, start_at=make.end - timedelta(minutes=7), time_limit_s=420.0, **over)  # fmt: skip
+def _timeout(make, state="TIMEOUT", **over):
+    return make.attempt(state=state, exit_code=0, start_at=make.end - timedelta(minutes=7), time_limit_s=420.0, **over)  # fmt: skip
 
 
 def test_silence_before_the_limit_is_stated_and_lowers_the_confidence(make):
@@ -81,30 +81,46 @@ def test_an_error_that_the_output_ends_with_is_named_beside_the_limit(make):
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_held"),
+    ("reason", "held"),
     [
-        (" (Requested nodes are busy)", True),
-        (" (Memory required by task is not available)", True),
-        ("", True),
-        (" (Required node not available (down, drained or reserved))", False),
+        (" (Requested nodes are busy)", "nodes"),
+        (" (Memory required by task is not available)", "memory"),
+        ("", "nodes"),
+        (" (Required node not available (down, drained or reserved))", ""),
     ],
 )
 @pytest.mark.parametrize(("role", "is_named"), [("symptom", True), ("observation", False)])
-def test_a_step_that_waited_until_the_limit_is_named_beside_it(make, role, is_named, reason, is_held):
+def test_a_step_that_waited_until_the_limit_is_named_beside_it(make, role, is_named, reason, held):
     """Its resources were held by another step of the job: more time would not help. A step that began at last explains nothing."""
     words = f"srun: Job 6 step creation temporarily disabled, retrying{reason}"
     detail = {"role": role, "first_cause": is_named, "line": 1, "behind": 7}
     waited = make.finding("slurm_launch_failed", 0.0, message=words, detail=detail)
     v = make.judge(waited, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
     assert v.cause == "time_limit"
-    held = " for what other steps of the job held" if is_held else ""
-    named = f"; one of its steps never began: srun waited until then{held}; its log says: {words}."
+    why = f", because other steps of the job held the {held}" if held else ""
+    named = f"; one of its steps never began: srun waited until the time limit{why}; its log says: {words}."
     assert v.summary.endswith(named) is is_named
     assert "with an error" not in v.summary
     assert "may have ended" not in v.next_step
-    assert ("`srun --overlap`" in v.next_step) is (is_named and is_held)
-    assert ("A longer time limit does not help" in v.next_step) is (is_named and is_held)
-    assert ("before you ask for more time" in v.next_step) is (is_named and not is_held)
+    assert ("`srun --overlap`" in v.next_step) is (is_named and bool(held))
+    assert ("A longer time limit does not help" in v.next_step) is (is_named and bool(held))
+    assert ("before you ask for more time" in v.next_step) is (is_named and not held)
+    late = make.judge(waited, attempt=_timeout(make, nodes=("n1",), n_gpus=1, state="DEADLINE"))
+    assert ("srun waited until that deadline" in late.summary) is is_named
+
+
+@pytest.mark.parametrize("took_turns", [True, False])
+def test_steps_that_took_turns_want_more_at_a_time_or_more_time(make, took_turns):
+    """An earlier step that had waited began: steps end and make room, so more time does help."""
+    words = "srun: Job 6 step creation temporarily disabled, retrying (Requested nodes are busy)"
+    detail = {"role": "symptom", "first_cause": True, "line": 5, "behind": 1}
+    detail |= {vocabulary.STEPS_TOOK_TURNS: True} if took_turns else {}
+    waited = make.finding("slurm_launch_failed", 0.0, message=words, detail=detail)
+    v = make.judge(waited, attempt=_timeout(make, nodes=("n1",), n_gpus=1))
+    assert "because other steps of the job held the nodes" in v.summary
+    assert v.next_step.startswith("Its steps took turns") is took_turns
+    assert ("or ask for more time" in v.next_step) is took_turns
+    assert ("A longer time limit does not help" in v.next_step) is not took_turns
 
 
 def test_an_error_in_one_file_beside_steps_in_the_other_did_not_end_the_program(make):

@@ -819,7 +819,13 @@ TERMINATED = "srun: error: n1: task 0: Terminated"
         (143, "process_terminated", TERMINATED, "rank_killed", "ended by signal 15 (SIGTERM)"),
         (2, "interrupted", "KeyboardInterrupt", "rank_killed", "ended by signal 2 (SIGINT)"),
         (130, "interrupted", "KeyboardInterrupt", "rank_killed", "ended by signal 2 (SIGINT)"),
-        (2, "interrupted", "SystemExit: 2", "user_error", "exited with code 2 (or 130, SIGINT)"),
+        (
+            2,
+            "interrupted",
+            "SystemExit: 2",
+            "user_error",
+            "exited with code 2 (of many tools: a wrong argument; or 130, SIGINT)",
+        ),
         (
             1,
             "interrupted",
@@ -827,7 +833,7 @@ TERMINATED = "srun: error: n1: task 0: Terminated"
             "rank_killed",
             "interrupted by signal 2 (SIGINT) and exited with code 1",
         ),
-        (15, None, "", "user_error", "exited with code 15, "),
+        (15, None, "", "user_error", "exited with code 15 (or 143, SIGTERM), "),
         (3, None, "", "user_error", "exited with code 3, "),
         (120, None, "", "user_error", "exited with code 120 (of Python: its standard output"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from probing_cluster.attribution.verdict import findings, rank_claims, view_builder
 from probing_cluster.attribution.verdict.rules import links, user_error
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 C, D = records.Confidence, records.Domain
 
@@ -601,16 +601,36 @@ def test_a_program_that_called_mpi_abort_was_ended_by_no_signal(make):
 
 def test_an_exit_code_says_what_shells_mean_by_it(make):
     v = make.judge(attempt=make.attempt(exit_code=13))
-    assert "141, SIGPIPE" in v.summary
+    assert "13 (or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports)" in v.summary  # fmt: skip
+    assert "2 (of many tools: a wrong argument; or 130, SIGINT)" in make.judge(attempt=make.attempt(exit_code=2)).summary  # fmt: skip
     assert "timeout(1)" in make.judge(attempt=make.attempt(exit_code=124)).summary
-    unread = make.judge(attempt=make.attempt(exit_code=127), watched={}).summary
-    assert "127 (of the shell: a command was not found; or 255" in unread
-    assert "127 (or 255, as of ssh and exit -1; its log names no missing command)" in make.judge(attempt=make.attempt(exit_code=127)).summary  # fmt: skip
+    for watched in ({}, {"n1": make.end, "n2": make.end}):
+        unread = make.judge(attempt=make.attempt(exit_code=127), watched=watched).summary
+        assert "127 (of the shell: a command was not found; or 255" in unread
+    other = make.finding("interrupted", message="SystemExit: 127", detail={"line": 4})
+    read = make.judge(other, attempt=make.attempt(exit_code=127)).summary
+    assert "127 (or 255, as of ssh and exit -1; its log names no missing command)" in read
     missing = make.finding("command_not_found", message="run.sh: line 5: conda: command not found")
     shell = make.judge(missing, attempt=make.attempt(exit_code=127)).summary
     assert ("(of the shell: a command was not found)" in shell, "255" in shell) == (True, False)
     crashed = make.finding("process_crashed", message="run.sh: line 7: 30822 Floating point exception ./f44", detail={"role": "exit"})  # fmt: skip
     assert "ended by signal 8 (SIGFPE)" in make.judge(crashed, attempt=make.attempt(exit_code=8)).summary
+
+
+@pytest.mark.parametrize(("code", "name"), [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (9, "SIGKILL"), (11, "SIGSEGV"), (15, "SIGTERM"), (24, "SIGXCPU"), (25, "SIGXFSZ")])  # fmt: skip
+def test_only_lines_that_were_read_exclude_a_signal_that_an_exit_code_may_mean(make, code, name):
+    """An agent on the node, or an empty output, shows nothing; a line that names the signal excludes nothing."""
+    clause = f"exited with code {code} (or {128 + code}, {name})"
+    for watched in ({}, {"n1": make.end, "n2": make.end}):
+        assert clause in make.judge(attempt=make.attempt(exit_code=code), watched=watched).summary
+    other = make.finding("interrupted", message="SystemExit: 1", detail={"line": 4})
+    v = make.judge(other, attempt=make.attempt(exit_code=code))
+    assert (f"exited with code {code}, " in v.summary, name in v.summary) == (True, False), v.summary
+    empty = make.finding(vocabulary.OUTPUT_STALL, 0.0, measured=600.0, unit="s", message="output")
+    assert clause in make.judge(empty, attempt=make.attempt(exit_code=code)).summary
+    for words in (f"handler: {name} caught", f"worker got signal {code}"):
+        named = make.finding("interrupted", message=words, detail={"line": 4})
+        assert clause in make.judge(named, attempt=make.attempt(exit_code=code)).summary
 
 
 def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(make):

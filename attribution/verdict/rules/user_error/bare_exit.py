@@ -181,12 +181,8 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
         how = f"was ended by signal {phrases.signal(signal)}"
     else:
         missing = any(f.event.kind == "command_not_found" for f in view.findings)
-        is_reported = any(f.signature.role is findings.FindingRole.EXIT for f in view.findings)
-        code_words = phrases.exit_code(
-            view.attempt.exit_code or 0,
-            command_missing=missing,
-            log_was_read=view.log_was_read and not is_reported,
-        )
+        code = view.attempt.exit_code or 0
+        code_words = phrases.exit_code(code, command_missing=missing, names_none=_names_none(view, code))
         how = _without_code(view) or f"exited with code {code_words}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
@@ -195,6 +191,16 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     words += " (Slurm gave it no GPU)" if _quotes_another(view) else ""
     quoted = _quoted(view)
     return f"{words}; its log says: {memory_limit.quotation(view, quoted[0])}" if quoted else words
+
+
+def _names_none(view: evidence_view.EvidenceView, code: int) -> bool:
+    """Whether lines of its output were read and none reports how the program ended. An agent on the node, or an empty output, shows nothing."""
+    lines = [f for f in view.findings if f.event.source == "joblog" and f.event.detail.get("line")]
+    ends = (
+        f.signature.role is findings.FindingRole.EXIT or phrases.names_signal(f.event.message, code)
+        for f in lines
+    )
+    return bool(lines) and not any(ends)
 
 
 def _quotes_another(view: evidence_view.EvidenceView) -> bool:

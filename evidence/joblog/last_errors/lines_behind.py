@@ -1,0 +1,64 @@
+"""What the lines behind an error show: nothing, that the program went on, or that it ended well."""
+
+from __future__ import annotations
+
+import re
+
+_STACK_FRAME = re.compile(
+    r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
+    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
+)
+_NO_WORD = re.compile(
+    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
+)
+"""Lines that are no evidence of whether the program went on."""
+_DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
+"""The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
+_ENDED_WELL = re.compile(
+    r"^(?!.*(?:\b(?:not|never|cannot|without|unless|rank|process|task|worker|thread)\b|n't)).*(?:\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b))",
+    re.IGNORECASE,
+)
+_WENT_WELL = re.compile(
+    rf"^(?!.*\b(?:but|[1-9]\d*) (?:\w{{1,20}} )?(?:failed|errors?)\b).*\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b|{_ENDED_WELL.pattern}",
+    re.IGNORECASE,
+)
+_ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b", re.IGNORECASE)
+_FILE_TOOL = re.compile(
+    r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
+)
+"""Complaints of a script's file commands. If the script reports later that it is done, they did not matter."""
+_WORKS = re.compile(
+    r"\+{1,4} (?!(?:export|unset|set|echo|printf|exit|return|rm|cp|mv|date|cd|module|sync|kill|wait|sleep|trap|conda|deactivate|true|:|\[{1,2}|\w{1,60}=)(?:\s|$|=))\S"
+)
+"""Commands that a script traces and that do not only clean up."""
+
+
+def is_stack_frame(text: str) -> bool:
+    """Whether the line is a frame of a stack other than Python's."""
+    return _STACK_FRAME.match(text) is not None
+
+
+def is_silent(text: str) -> bool:
+    """Whether the line is no evidence of whether the program went on."""
+    return _NO_WORD.match(text) is not None
+
+
+def is_dump(message: str) -> bool:
+    """Whether faulthandler's stacks follow the message."""
+    return _DUMPED.match(message) is not None
+
+
+def is_of_file_tool(message: str) -> bool:
+    """Whether a script's file command complains."""
+    return _FILE_TOOL.match(message) is not None
+
+
+def traces_work(text: str) -> bool:
+    """Whether a shell traces a command that does more than clean up."""
+    return _WORKS.match(text) is not None
+
+
+def went_well(text: str, message: str = "") -> bool:
+    """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint."""
+    done = is_of_file_tool(message) and _ENDED.search(text) is not None
+    return done or _WENT_WELL.search(text) is not None

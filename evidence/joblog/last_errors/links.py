@@ -1,0 +1,216 @@
+"""The same name in two errors: what a later command lacks is what an earlier one did not bring.
+
+A script goes on after a command that failed. What ends it may be that command's consequence, but only a common name shows that: of a file,
+a package, a port, a service. Without one, the later error stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Reversible, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+
+_KEPT = 64
+_LINES = 2_000
+"""Most lines between the two errors."""
+_NEAR = 10
+"""A tool names what it works on within so many lines above its complaint."""
+_CR = "line ends"
+_OF_SCRIPT = re.compile(r"\$'[^'\n]{0,300}\\r'|\benv: ['‘][^'’\n]{1,200}\\r['’]")
+_RETURN = re.compile(r"\\r(?!\\n)")
+"""How shells and Python print the carriage return at the end of a script's line: the script has the line ends of another system."""
+_PACKAGE = re.compile(
+    r"ERROR: (?:Could not find a version that satisfies the requirement|No matching distribution found for) (?P<wanted>[\w.-]{1,80})"
+    r"|(?:ERROR: )?(?:Failed building (?:wheel|editable) for|ERROR: compilation failed for package|ERROR: dependenc(?:y|ies) .{1,200} (?:is|are) not available for package) ['‘]?(?P<built>[\w.-]{1,80})"
+    r"|ERROR: (?:Could not build wheels for|Failed to build (?:installable wheels for some pyproject\.toml based projects \()?) ?(?P<several>[\w., -]{1,200})"
+    r"|(?:Warning|WARNING|ERROR)\b.{0,80}\binstallation of package ['‘](?P<of_r>[\w.]{1,80})"
+)
+_LACKS_PACKAGE = re.compile(
+    r"No module named ['\"]?(?P<module>\w{1,80})(?![\w.])|No package metadata was found for (?P<metadata>[\w.-]{1,80})|there is no package called ['‘](?P<of_r>[\w.]{1,80})|[:\s](?P<command>[\w.-]{1,80}): command not found"
+)
+_AT = r"(?:/\S{0,80}/)?"
+_LOADS = rf"{_AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
+_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install)"
+_LOADED = re.compile(
+    rf"{_LOADS}: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: "
+)
+"""Complaints of commands that load files from elsewhere; their lines above tell which."""
+_MOVED = re.compile(rf"{_MOVES}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")
+"""Complaints of commands that copy files, make directories, or go where they lie."""
+_WORKS_ON = re.compile(
+    rf"--\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d--  (?P<wget>\S{{1,500}})$|(?P<brief>(?:https?|ftp)://\S{{1,500}}):$|Cloning into (?:bare repository )?'(?P<git>[^'\n]{{1,300}})'\.\.\.$|\++ (?P<traced>{_LOADS} .{{1,500}})$"
+)
+"""The same tools' lines about what they work on, and a shell's trace of them."""
+_LACKS_FILE = re.compile(
+    r"No such file or directory|can't open file|[Nn]ot found|[Dd]oes(?: not|n't) exist|[Nn]ot a directory|[Cc]annot open"
+)
+_QUOTED = re.compile(r"['\"‘`](?P<name>[^'\"’`\n]{1,400})['\"’`]")
+_WORD = re.compile(r"[^\s'\"‘’`,;()=]{3,400}")
+_PATH = re.compile(r"[/.]")
+_LISTENS = re.compile(
+    r"\b(?:[Aa]ddress already in use|[Ff]ailed listening|[Cc](?:ould not|annot|an't) (?:bind|listen)|failed to (?:bind|listen)|EADDRINUSE)\b"
+)
+"""A service that got no port."""
+_PORT = re.compile(
+    r"(?:\bport[ =:]{1,3}|--port[ =]|\S:|['\"], |tcp |\*:)(?P<port>[1-9]\d{2,4})(?=\D|$)", re.IGNORECASE
+)
+_REDIS = re.compile(r"\d{1,10}:[MCSX] \d\d [A-Z][a-z]{2} ")
+_KILLED = re.compile(
+    r".{0,300}: line \d{1,9}: {1,4}\d{1,10} (?:Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)(?: \(core dumped\))?\s{1,30}(?P<command>\S.{0,1000})"
+)
+_SERVES = re.compile(r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama", re.IGNORECASE)
+_UNREACHED = re.compile(
+    r"\bconnect(?:ion|ing)?\b|\brefused\b|\bunreachable\b|\bMax retries exceeded\b|\bdisconnected\b|\btimed out\b",
+    re.IGNORECASE,
+)
+_LOCAL = re.compile(r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0)\b")
+_CLIENT = re.compile(r"(?P<module>[a-z]\w{2,40})\.(?:\w{1,60}\.){0,6}[A-Z]\w{1,80}(?:Error|Exception)\b")
+_SPLIT = re.compile(r"[^a-z0-9]+")
+
+
+def _package(name: str) -> str:
+    return f"package {name.strip().lower().replace('-', '_').replace('.', '_')}"
+
+
+def _paths(text: str) -> list[str]:
+    quoted = [found["name"] for found in _QUOTED.finditer(text)]
+    words = [word for word in _WORD.findall(_QUOTED.sub(" ", text)) if _PATH.search(word.strip(":."))]
+    return [name.partition("?")[0].rstrip("/:.") for name in (*quoted, *words)]
+
+
+def _files(text: str, *, lacked: bool = False) -> set[str]:
+    """The files in `text`: whole, by their own names if these have an ending, and, of `lacked` ones, all that they lie in."""
+    names: set[str] = set()
+    for path in _paths(text):
+        parts = path.split("/")
+        names |= {f"path {path}"} | ({f"file {parts[-1]}"} if "." in parts[-1].strip(".") else set())
+        if lacked:
+            names |= {f"path {'/'.join(parts[:n])}" for n in range(1, len(parts))}
+            names |= {f"repository {part}" for part in parts}
+    return names
+
+
+def _repository(path: str) -> set[str]:
+    name = path.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    return {f"repository {name}", _package(name)}
+
+
+def _ports(text: str) -> set[str]:
+    return {f"port {found['port']}" for found in _PORT.finditer(text)}
+
+
+def _worked_on(recent: Reversible[str]) -> set[str]:
+    """Names in the nearest line above a tool's complaint that tells what it works on."""
+    for line in islice(reversed(recent), _NEAR):
+        if found := _WORKS_ON.match(line):
+            if found["git"]:
+                return _repository(found["git"])
+            return _files(found["traced"] or found["wget"] or found["brief"])
+    return set()
+
+
+def _brought(text: str, recent: Reversible[str]) -> set[str]:
+    """Names of what the command that complains did not bring."""
+    names = {_CR} if _OF_SCRIPT.search(text) else set()
+    if found := _PACKAGE.match(text):
+        listed = found["several"].split(",") if found["several"] else [next(filter(None, found.groups()))]
+        names |= {_package(name) for name in listed}
+    if _LISTENS.search(text):
+        names |= _ports(text) | ({"client redis"} if _REDIS.match(text) else set())
+    if _LOADED.match(text):
+        names |= _files(text) | _worked_on(recent)
+    elif _MOVED.match(text):
+        names |= _files(text)
+    return names
+
+
+def _lacked(message: str) -> set[str]:
+    """Names of what `message` reports as missing."""
+    names = {_CR} if _RETURN.search(message) else set()
+    for found in _LACKS_PACKAGE.finditer(message):
+        names.add(_package(next(filter(None, found.groups()))))
+    if _LACKS_FILE.search(message):
+        names |= _files(message, lacked=True)
+    if client := _CLIENT.match(message):
+        names.add(f"client {client['module']}")
+    if _UNREACHED.search(message):
+        names |= _ports(message)
+    return names
+
+
+class Complaints:
+    """Remembers the complaints of a script's commands, each with the names of what the command did not bring."""
+
+    def __init__(self, recent: Reversible[str]) -> None:
+        self._recent = recent
+        """The lines read last, kept by the reader."""
+        self._held: deque[tuple[JobFinding, set[str]]] = deque(maxlen=_KEPT)
+        self._closed: deque[int] = deque(maxlen=_KEPT)
+        """Lines of those that are findings already; what follows from them adds nothing."""
+
+    def add(self, found: JobFinding) -> None:
+        """Remember `found` if its command should have brought something."""
+        names = _brought(locales.english(found.message), self._recent)
+        if names and found.line not in (earlier.line for earlier, _ in self._held):
+            self._held.append((found, names))
+
+    def take(self, found: JobFinding) -> JobFinding | None:
+        """The complaint that explains `found`, once; else `found` is remembered itself."""
+        reason = self._explaining(found)
+        if reason is None or reason.line in self._closed:
+            self.add(found)
+            if found.kind != "command_not_found":
+                self._closed.append(found.line)
+            return None
+        if found.kind != "command_not_found":
+            self._closed.append(reason.line)
+        return replace(reason, role=LineRole.ROOT)
+
+    def cause_of(self, found: JobFinding) -> JobFinding | None:
+        """The complaint that explains `found`; None if that is a finding already, `found` itself without one."""
+        reason = self._explaining(found)
+        return found if reason is None else None if reason.line in self._closed else reason
+
+    def _explaining(self, found: JobFinding) -> JobFinding | None:
+        """The first complaint whose command did not bring what `found` lacks; None if the program worked between the two."""
+        if not self._held or found.detail.get("handled"):
+            return None
+        lacked = _lacked(locales.english(found.message))
+        for earlier, names in self._held:
+            common = lacked & names
+            if common and 0 < found.line - earlier.line <= _LINES:
+                # A program that worked in between may have removed the file, or should have written it.
+                of_file = all(name.startswith(("path ", "file ")) for name in common)
+                between = islice(reversed(self._recent), found.line - earlier.line) if of_file else ()
+                return None if any(map(progress.is_progress, between)) else earlier
+        return None
+
+
+def service_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of the death of a service of the script's own that `best`, a client's error, no longer reached; None without one.
+
+    The shell names the command that a signal ended. The two lines share the port, the client's name, or the local host.
+    """
+    if best.role not in (LineRole.ROOT, LineRole.REMOTE) or not _UNREACHED.search(best.message):
+        return None
+    client = _CLIENT.match(best.message)
+    for i, earlier in enumerate(held):
+        died = _KILLED.match(locales.english(earlier.message))
+        if earlier.kind not in grammar.SIGNAL_DEATH_KINDS or earlier.line >= best.line or died is None:
+            continue
+        command = died["command"]
+        ours, theirs = _ports(command), _ports(best.message)
+        if ours and theirs:
+            linked = not ours.isdisjoint(theirs)
+        elif client and client["module"] in _SPLIT.split(command.lower()):
+            linked = True
+        else:
+            linked = bool(_SERVES.search(command) and _LOCAL.search(best.message))
+        if linked:
+            return i
+    return None

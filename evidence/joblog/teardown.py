@@ -1,0 +1,53 @@
+"""Processes that lose each other when the work is over: each ends in its own time, and nothing failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probing_cluster.evidence.joblog import labels, progress
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+
+_MAX_CHARS = 600
+_LOSSES = frozenset(
+    {"nccl_system_error", "nccl_remote_error", "peer_lost", "python_consequence", "store_lost"}
+)
+"""How processes lose each other, also when one after the other ends as it should."""
+_WORK_DONE = re.compile(
+    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't))"
+    r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:done|finished|completed?|ended|over)\b)",
+    re.IGNORECASE,
+)
+"""The program's own report that its work is over."""
+_OF_TOTAL = re.compile(r"(?<![\w./-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
+"""A counter and its total."""
+
+
+def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
+    """`finding`, marked if processes lose each other in it after the work: the last of the lines `before` report no progress, and one that it is over.
+
+    A thread's loss needs no report if the last progress is complete.
+    """
+    if finding.kind not in _LOSSES:
+        return finding
+    over = False
+    for line in reversed(before):
+        text = labels.bare(0, line).text
+        over = _WORK_DONE.match(text) is not None
+        if over or progress.is_progress(text):
+            over = over or (finding.detail.get("thread") is True and _is_complete(text))
+            break
+    return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
+
+
+def _is_complete(text: str) -> bool:
+    """Whether the line has counters with a total and all have reached it."""
+    pairs = [(int(found["n"]), int(found["of"])) for found in _OF_TOTAL.finditer(text[:_MAX_CHARS])]
+    return bool(pairs) and all(n == of for n, of in pairs)
+
+
+def is_teardown(best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether `best` came after the work, and nothing but such losses followed it."""
+    later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)
+    return all(f.detail.get("after_work") for f in later)

@@ -1,0 +1,156 @@
+"""Recognises that a program, or the harness around it, goes on with the next unit of work after one failed: a trial, a run, an attempt, a file.
+
+A unit's line has the same words each time, and each time another name or number: `Trial 3 finished`, `attempt 2/10`. If such a line
+stands before the error, its output was not held back by a buffer, and the next one below the error is later than the error.
+That the next unit begins is no proof that it went better: a result must follow, or several units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from probing_cluster.evidence.joblog import grammar
+
+_MAX_CHARS = 300
+_MAX_NAMES = 256
+_HEAD = re.compile(
+    r"(?:\[1\] \"|[\s\[(|]{0,8}(?:[IWED] )?\d{4}[-/.]\d\d[-/.]\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{0,4}|[\s\[(]{0,8}\d\d:\d\d:\d\d\S{0,8}\s{0,4})?(?:\W{0,4}(?:INFO|WARNING|WARN|ERROR|DEBUG)\b)?\W{0,4}"
+)
+"""R's index of a printed text; a logger's time and level. What they contain is no unit's name."""
+_UNIT = re.compile(
+    r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=\"']{1,3})(?P<name>(?=[A-Za-z_-]{0,12}\d)[\w-]{1,24})(?![\w.%]\w|[\w%])"
+)
+_NO_UNIT = re.compile(
+    r"\b(?:ranks?|pid|process(?:es)?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
+    r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4}|\w{0,20}_?ids?|\w{0,20}Id|(?:total|number|num|count)\b.{0,40})\W{0,3}$",
+    re.IGNORECASE,
+)
+"""Numbered things that are not worked off one after the other, and steps, which have rules of their own."""
+_BY_ITSELF = re.compile(
+    r"\b(?:memory|power|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|(?<!\[)queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|checkpoints?|ckpt|sav(?:ed?|ing)|wrote|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
+    re.IGNORECASE,
+)
+"""What grows or comes by itself, even if the program stands still, and what a program that ends still saves."""
+_WENT_WRONG = re.compile(
+    r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3})\b", re.IGNORECASE
+)
+_COMPLAINS = re.compile(
+    r"\b(?:fail\w{0,4}|errors?|exception|cannot|could not|unable|invalid)\b", re.IGNORECASE
+)
+_MORE_UNITS = 3
+"""So many further units without a failure need no result."""
+_RESULT = re.compile(
+    r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|fail\w{0,4}|(?<!\d )errors?|exceptions?|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
+    r".{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
+    r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)"
+    r"|\W{0,4}(?:\[[^\]\n]{1,40}\] {1,3})?(?:\w{1,20}: )?(?:[Ss]aved|[Ss]aving|[Ww]rote|[Ww]ritten|[Ss]tored|[Ee]xported|[Uu]ploaded) (?:\S{1,60} ){0,6}\S*[./\d]\S"
+    r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
+)
+"""What a program reports of work that it has done. A script's farewell (`finished at …`) is none."""
+_NAMED = r"\b(?:trials?|runs?|fits?|folds?|experiments?|candidates?|subjects?|samples?|items?|records?|genes?|seeds?)[ :#]{1,2}(?=[\w.-]{0,40}\d)[\w.-]{1,60}"
+_FAILED_UNIT = re.compile(
+    rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}", re.IGNORECASE
+)
+"""A harness reports which of its units failed: it caught the exception."""
+_NEAR_LINES = 2
+_GOES_ON = re.compile(
+    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
+    r"|\bmemory budget\. {1,2}Restarting",
+    re.IGNORECASE,
+)
+_ADVICE = re.compile(
+    r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
+)
+"""Advice to the reader of the log, which the program itself does not follow."""
+_WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
+"""The log level of a problem that does not end the program."""
+_OF_R = re.compile(r"\s{0,4}Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|\{) ?:")
+_R_ENDS = re.compile(
+    r"Execution halted|Calls: |Backtrace:|Traceback|In addition: |Warning messages?:|Quitting from "
+)
+"""What R prints below the error that ends it; a script that `try` guards goes on without."""
+_LEFT_OUT = re.compile(
+    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
+    re.IGNORECASE,
+)
+_RESTARTS = re.compile(
+    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|restart(?:ed|ing|[ _]count\W{1,3}[1-9]))\b", re.IGNORECASE
+)
+_WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
+
+
+def reports_recovery(text: str) -> bool:
+    """Whether the line reports that the program goes on."""
+    goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
+    return goes_on and not _ADVICE.search(text)
+
+
+def _is_caught(text: str) -> bool:
+    """Whether the line reports what the program leaves out, or tries again, because of an error."""
+    return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text)
+
+
+def _unit(text: str) -> tuple[str, str] | None:
+    """The words and the name of a unit of work; None for any other line."""
+    if text[:1].isspace():
+        return None  # a setting, or a message's further line
+    text = text[:_MAX_CHARS]
+    head = _HEAD.match(text)
+    found = _UNIT.match(text, head.end() if head else 0)
+    if found is None or _NO_UNIT.search(found["words"].rstrip()) or _BY_ITSELF.search(text):
+        return None
+    return found["words"].strip(), found["name"]
+
+
+class Units:
+    """Follows the units of work after the error `error`; `before`: the lines before it, oldest first."""
+
+    def __init__(self, before: Sequence[str] = (), error: str = "") -> None:
+        self._names: dict[str, set[str]] = {}
+        """The units' names before the error, by their words."""
+        for line in before:
+            if (unit := _unit(line)) and len(self._names) < _MAX_NAMES:
+                self._names.setdefault(unit[0], set()).add(unit[1])
+        heads = [i for i, line in enumerate(before) if grammar.TRACEBACK in line]
+        above = before[heads[-1] - 1 if heads else -1] if before and heads != [0] else ""
+        failed = _FAILED_UNIT.search(above) or (_COMPLAINS.search(above) and _is_caught(above))
+        self._caught = bool(failed) or _is_caught(error)
+        """Whether the program, or the harness, reported that it caught the error."""
+        self._of_r = _OF_R.match(error) is not None
+        self._exited = False
+        self._lines = 0
+        self.begun = 0
+        """Units that began after the last error."""
+        self.resolved = False
+        """Whether a result followed an error that the program reported to have caught."""
+        self.restarted = False
+        """Whether the program reported that it resumes an earlier run's work."""
+
+    def failed(self, finding: grammar.JobFinding) -> None:
+        """Another error came: what was begun before it proves nothing."""
+        if finding.role is not grammar.LineRole.OBSERVATION:
+            self.begun = self._lines = 0
+        if finding.role is grammar.LineRole.EXIT:
+            # What a script leaves out after that is a consequence.
+            self._exited, self._caught, self._of_r = True, False, False
+
+    def went_on(self, text: str) -> bool:
+        """Whether this line after the error shows that work went on and came to a result."""
+        self._lines += 1
+        if self._lines == 1 and _WARNINGS_SOURCE.match(text):
+            return True
+        if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):
+            self._caught = True
+        self.restarted = self.restarted or _RESTARTS.search(text) is not None
+        self._of_r = self._of_r and _R_ENDS.match(text) is None
+        unit = _unit(text)
+        if unit and (names := self._names.get(unit[0])) is not None and unit[1] not in names:
+            if len(names) < _MAX_NAMES:
+                names.add(unit[1])
+            self.begun += _WENT_WRONG.search(text) is None
+        if self.begun >= _MORE_UNITS:
+            return True
+        result = _RESULT.match(text[:_MAX_CHARS]) is not None
+        self.resolved = self.resolved or (result and (self._caught or self._of_r))
+        return self.resolved or (result and self.begun > 0)

@@ -1,0 +1,128 @@
+"""What a later command lacks because an earlier one failed: a common name shows it, of a file, a package, a repository, a port or a service."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.last_errors import links
+
+EXITED = "srun: error: c7: task 0: Exited with exit code 1"
+WORK = [f"step {n}/900 loss {9.5 - n / 100:.2f}" for n in range(1, 12)]
+
+
+def traceback(last: str) -> list[str]:
+    return [
+        "Traceback (most recent call last):",
+        '  File "/w/run.py", line 8, in <module>',
+        "    main()",
+        last,
+    ]
+
+
+def first(*lines: str) -> str | None:
+    return next((f.message for f in reader.read(lines) if f.first_cause), None)
+
+
+PIP = "ERROR: No matching distribution found for deep-ep==1.1"
+BUILD = "  ERROR: Failed building wheel for causal-conv1d"
+CLONE = "fatal: repository 'https://git.example.org/lab/flowkit.git/' not found"
+NO_HOST = "wget: unable to resolve host address 'data.example.org'"
+LINKED = {
+    "a package that pip did not find": ([PIP], PIP, traceback("ModuleNotFoundError: No module named 'deep_ep'")),
+    "a package that was not built": ([BUILD.strip(), "ERROR: Could not build wheels for causal-conv1d, which is required"], BUILD.strip(), traceback("ModuleNotFoundError: No module named 'causal_conv1d'")),
+    "a package's command": (["ERROR: No matching distribution found for deepfloat"], "ERROR: No matching distribution found for deepfloat", ["slurm_script: line 9: deepfloat: command not found"]),
+    "a repository": (["Cloning into 'flowkit'...", "remote: not found", CLONE], CLONE, traceback("ModuleNotFoundError: No module named 'flowkit'")),
+    "a file of a repository": (["Cloning into 'flowkit'...", CLONE], CLONE, ["python: can't open file '/w/flowkit/main.py': [Errno 2] No such file or directory"]),
+    "a download, by the address above its error": (["--2026-03-04 10:00:00--  https://data.example.org/v2/faces.tar?download=1", "Connecting to data.example.org... connected.", "2026-03-04 10:00:01 ERROR 503: Service Unavailable."], "ERROR 503: Service Unavailable.", traceback("FileNotFoundError: [Errno 2] No such file or directory: '/w/faces.tar'")),
+    "a download, by the shell's trace": (["+ wget -q https://data.example.org/faces.csv", NO_HOST], NO_HOST, traceback("FileNotFoundError: [Errno 2] No such file or directory: 'faces.csv'")),
+    "a copy": (["cp: cannot stat '/archive/u/faces.h5': No such file or directory"], "cp: cannot stat '/archive/u/faces.h5': No such file or directory", traceback("FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'faces.h5', No such file or directory)")),
+    "a directory": (["mkdir: cannot create directory '/lustre/p/out': Permission denied"], "mkdir: cannot create directory '/lustre/p/out': Permission denied", traceback("FileNotFoundError: [Errno 2] No such file or directory: '/lustre/p/out/a.pt'")),
+    "line ends of another system": (["run.sbatch: line 3: $'\\r': command not found", "run.sbatch: line 6: $'module\\r': command not found"], "run.sbatch: line 3: $'\\r': command not found", ["python3: can't open file '/w/main.py\\r': [Errno 2] No such file or directory"]),
+    "a port that was taken": (["12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting."], "12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting.", traceback("redis.exceptions.ConnectionError: Error 111 connecting to c7:7001. Connection refused.")),
+}  # fmt: skip
+MIDDLE = ["loading", "config ok", "3 workers", "cache is cold", "device cuda:0"]
+"""More lines than a script's own error outlives."""
+
+
+@pytest.mark.parametrize("between", [[], MIDDLE], ids=["at once", "later"])
+@pytest.mark.parametrize("case", LINKED.values(), ids=LINKED)
+def test_the_command_that_did_not_bring_what_is_missing_comes_first(
+    case: tuple[list[str], str, list[str]], between: list[str]
+) -> None:
+    """The name links the two, however much the script printed in between; the later error stays in the list."""
+    above, reason, below = case
+    found = list(reader.read([*above, *between, *below, EXITED]))
+    assert [f.message for f in found if f.first_cause] == [reason]
+    assert len({f.line for f in found}) == len(found), "no line is reported twice"
+
+
+OTHER = {
+    "another package": ([PIP], "ModuleNotFoundError: No module named 'einops'"),
+    "a part of the package": ([PIP], "ModuleNotFoundError: No module named 'deep_ep.utils'"),
+    "another repository": (["Cloning into 'flowkit'...", CLONE], "ModuleNotFoundError: No module named 'flow'"),
+    "another file": (["+ wget -q https://data.example.org/faces.csv", NO_HOST], "FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'"),
+    "another directory": (["mkdir: cannot create directory '/lustre/p/out': Permission denied"], "FileNotFoundError: [Errno 2] No such file or directory: '/lustre/q/out/a.pt'"),
+    "another port": (["12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting."], "ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 9200)"),
+    "a line end in a request": (["ERROR: bad reply 'HTTP/1.1 400\\r\\n'"], "ValueError: bad header 'a\\r\\n'"),
+    "no lack": ([PIP], "ValueError: deep_ep must be a number"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OTHER.values(), ids=OTHER)
+def test_without_a_common_name_the_later_error_stays(case: tuple[list[str], str]) -> None:
+    above, last = case
+    assert first(*above, *MIDDLE, *traceback(last), EXITED) == last
+
+
+def test_a_file_that_the_program_should_have_written_is_not_the_copys() -> None:
+    """A script looks for a checkpoint first and goes on without one; the training then did not write it."""
+    copy = "cp: cannot stat '/w/last.ckpt': No such file or directory"
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: '/w/last.ckpt'"
+    assert first(copy, *WORK, *traceback(gone), EXITED) == gone
+    assert first(copy, *traceback(gone), EXITED) == copy
+
+
+def test_what_follows_from_an_error_of_its_own_family_is_no_error_of_its_own() -> None:
+    """The read-only file system is a finding already."""
+    root = "mkdir: cannot create directory '/img/cache': Read-only file system"
+    lines = ["start", root, "touch: cannot touch '/img/cache/a': No such file or directory", "+ exit 1", "INFO:    Cleaning up image...", EXITED]  # fmt: skip
+    assert [f.message for f in reader.read(lines) if f.role.name == "ROOT"] == [root]
+    assert first(*lines) == root
+
+
+KILLED = "job.sh: line 21: 4242 {how} {command}"
+SERVED = {
+    "by the port": ("Killed", "tritonserver --http-port 9000 > t.log", "requests.exceptions.ConnectionError: HTTPConnectionPool(host='c7', port=9000): Max retries exceeded with url: /v2"),
+    "by the client's name": ("Segmentation fault      (core dumped)", "python -m chromadb.cli.cli run &> c.log", "chromadb.errors.ChromaError: Could not connect to a Chroma server. Are you sure it is running?"),
+    "by the local host": ("Killed", "./serve_model.sh", "urllib.error.URLError: <urlopen error [Errno 111] Connection refused by localhost>"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
+def test_a_service_that_died_comes_before_its_clients_complaint(case: tuple[str, str, str]) -> None:
+    how, command, last = case
+    killed = KILLED.format(how=how, command=command)
+    assert first("ready", killed, *traceback(last), EXITED) == killed
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        ("tritonserver --http-port 9000", "requests.exceptions.ConnectionError: HTTPConnectionPool(host='c7', port=9001): Max retries exceeded with url: /v2"),
+        ("python monitor.py", "urllib.error.URLError: <urlopen error [Errno 111] Connection refused by localhost>"),
+        ("tritonserver --http-port 9000", "ValueError: port=9000 is not free"),
+        ("./serve_model.sh", "requests.exceptions.ConnectionError: ('Connection aborted.', host='hub.example.org')"),
+    ],
+)  # fmt: skip
+def test_another_command_that_died_explains_no_client(command: str, last: str) -> None:
+    assert first("ready", KILLED.format(how="Killed", command=command), *traceback(last), EXITED) == last
+
+
+def test_complaints_are_remembered_within_bounds() -> None:
+    """A script in a loop prints thousands of them."""
+    held = links.Complaints([])
+    log = [f"ERROR: No matching distribution found for pack{n}" for n in range(500)]
+    for found in reader.read(log):
+        held.add(found)
+    assert first(*log, *traceback("ModuleNotFoundError: No module named 'pack499'")) == log[499]

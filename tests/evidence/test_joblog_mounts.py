@@ -1,0 +1,30 @@
+"""Errors of paths whose mount the user may have chosen or made."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+
+
+def domains(*lines: str) -> tuple[str, ...]:
+    return next(found.domains for found in reader.read(["start", *lines]) if found.first_cause)
+
+
+@pytest.mark.parametrize(
+    ("line", "may_be_the_users"),
+    [
+        ("OSError: [Errno 30] Read-only file system: '/app/cache'", True),
+        ("mkdir: cannot create directory '/app/cache': Read-only file system", True),
+        ("OSError: [Errno 107] Transport endpoint is not connected: '/m/a'", True),
+        ("OSError: [Errno 30] Read-only file system: '/scratch/u/model.pt'", False),
+        ("tar: /lustre/u/a: Cannot open: Read-only file system", False),
+        ("OSError: [Errno 5] Input/output error: '/m/a'", False),
+        ("OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/m/a'", False),
+    ],
+)
+def test_a_mount_that_the_job_may_have_made_is_not_the_machines_alone(line: str, may_be_the_users: bool) -> None:  # fmt: skip
+    """A container's image is read-only, and a FUSE file system is gone with its process; a drive's error is neither."""
+    found = domains(line)
+    assert {"hardware", "system_software"} <= set(found)
+    assert ("user_program" in found) is may_be_the_users
