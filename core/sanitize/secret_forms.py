@@ -31,20 +31,21 @@ _FORMS: dict[str, tuple[str, ...]] = {
     r"[A-Fa-f0-9]{48}": ("rubygems_", "sntryu_", "dop_v1_", "doo_v1_", "dor_v1_", "xkeysib-"),
     r"[A-Fa-f0-9]{24}-": ("PMAK-",),
     r"[0-9]{11}[A-Za-z0-9]{24}": ("ntn_",),
-    r"[A-Za-z0-9]{34}": ("r8_", "api_org_", "lin_api_", "glc_", "gsk_", "pplx-", "xai-", "AKCp", "AGE-SECRET-KEY-"),
+    r"[A-Za-z0-9]{34}": ("r8_", "api_org_", "lin_api_", "gsk_", "pplx-", "xai-", "AKCp", "AGE-SECRET-KEY-"),
+    r"[A-Za-z0-9+/]{34}": ("glc_",),
     r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}": ("glsa_",),
     rf"(?=[\w=.-]{{22}}){_RANDOM_PART}": (
         "nvapi-", "GOCSPX-", "sq0atp-", "sq0csp-", "dckr_pat_", "dckr_oat_", "pscale_tkn_", "pscale_pw_", "pscale_oauth_", "whsec_", "sntrys_", "hvs.", "hvb.", "hvr.",
         "ya29.",
     ),
     r"[\w-]{16,32}\.[\w-]{24}": ("SG.",),
-    r"[\w-]{100}": ("ATATT3", "ops_eyJ"),
+    r"[\w+/-]{100}": ("ATATT3", "ops_eyJ"),
 }  # fmt: skip
 """What must stand behind the prefixes, at least."""
 _PREFIXES = tuple(prefix for prefixes in _FORMS.values() for prefix in prefixes)
 _PREFIXED = re.compile(
     rf"(?<![A-Za-z0-9])(?={literals.any_of(_PREFIXES)})"
-    rf"(?P<name>{'|'.join(f'{literals.any_of(prefixes)}(?={form})' for form, prefixes in _FORMS.items())})[\w-]+(?:\.[\w-]+){{0,2}}"
+    rf"(?P<name>{'|'.join(f'{literals.any_of(prefixes)}(?={form})' for form, prefixes in _FORMS.items())})[\w-]+(?:[+/](?=[\w+/-]{{16}})[\w-]*)*(?:\.[\w-]+){{0,2}}"
 )
 """A prefix is looked at with no character taken: one without a key hides no key that begins behind it."""
 _HOOK = re.compile(

@@ -37,7 +37,7 @@ _ENDING = re.compile(r"[a-z-]{3,}(?:ed|ing|able|ible|ary|ory|ful|less|ive|ous|io
 _OF_SENTENCES = frozenset((
     "abgelaufen", "about", "again", "algorithm", "as", "auth", "bad", "base64", "be", "been", "below", "blank", "by", "can", "check", "correct", "does", "due", "empty", "erforderlich", "falsch", "fehlt", "going", "ungültig", "entry", "error",
     "errors", "failure", "field", "file", "for", "from", "given", "hash", "here", "hidden", "id", "in", "incorrect", "input", "insecure", "invalid", "is",
-    "expiré", "requis", "invalide", "erroné", "obligatoire", "vide", "faux", "nécessaire", "manquant", "désactivé",
+    "and/or", "confidential", "database", "present", "tuple", "expiré", "requis", "invalide", "erroné", "obligatoire", "vide", "faux", "nécessaire", "manquant", "désactivé",
     "it", "kept", "lengths", "length", "line", "list", "login", "long", "md5", "mandatory", "manager", "mismatch", "mode", "name", "names", "needed", "no",
     "none", "not", "null", "oauth2", "of", "ok", "okay", "old", "on", "only", "optional", "or", "out", "page", "policy", "prompt", "reset", "right", "safe",
     "same", "secret", "secure", "sent", "set", "sha256", "sha512", "short", "simple", "size", "store", "string", "strong", "support", "text", "that", "this",
