@@ -203,12 +203,18 @@ class AttemptView:
 
     @property
     def how_it_ended(self) -> str:
-        """The end of the title `Why attempt 1 …`: `died`, `was cancelled`, `did not begin`."""
+        """The end of the title `Why attempt 1 …`: `died`, `was cancelled`, `was requeued`, `did not begin`."""
         if self.refused:
             return "did not begin"
         if self.ended_unfinished and self.attempt.state in STOPPED_STATES:
             return f"was {self.attempt.state.lower()}"
+        if self.attempt.state == "REQUEUED" and any(map(self._requeued_it, self.actions)):
+            return "was requeued"  # by us: it may have run on, whatever the fault was
         return "died" if self.ended_unfinished else "is flagged"
+
+    def _requeued_it(self, drain: records.Drain) -> bool:
+        of_it = drain.action == "requeue" and drain.job_id == self.attempt.job_id
+        return of_it and drain.state == "done"
 
     @property
     def has_empty_log(self) -> bool:

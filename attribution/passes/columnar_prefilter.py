@@ -56,7 +56,7 @@ class PrefilterResult:
     without_evidence: Flags
     """For each attempt: True if no record may change its verdict."""
     preemptors: Mapping[int, Mapping[str, Any]]
-    """Index of a preempted attempt to its preemptor: job_id, attempt, name, user."""
+    """Index of a preempted attempt to its preemptor: job_id, attempt."""
     outside: Mapping[int, Sequence[str]]
     """Index of an attempt to its verdict's sentences about faults outside its window."""
     struck: Mapping[int, frozenset[str]]

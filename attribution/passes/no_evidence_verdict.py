@@ -21,7 +21,6 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     judge,
     phrases,
-    wording,
 )
 from probing_cluster.core import hostlist, records
 
@@ -95,7 +94,7 @@ class NoEvidenceVerdicts:
     ) -> records.Verdict | None:
         """The verdict on an attempt (its fields as in COLUMNS); None if it depends on the attempt's names.
 
-        `preemptor`: job_id, name and user of the preemptor, if known. `outside`: sentences about faults outside the window.
+        `preemptor`: its job_id, if known. `outside`: sentences about faults outside the window.
         `struck`: first words of the `ruled_out` sentences to leave out.
         """
         (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
@@ -137,7 +136,7 @@ class NoEvidenceVerdicts:
                 "job_id": job_id,
                 "submit_at": submit_at,
                 "attempt": attempt,
-                "summary": summary if preemptor is None else _by(preemptor),
+                "summary": summary if preemptor is None else phrases.preempted_by(preemptor["job_id"]),
                 "ruled_out": (*ruled_out, *outside)[: eliminate.MAX_SENTENCES],
                 "next_step": next_step,
                 "onset_at": end_at,
@@ -192,10 +191,6 @@ def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
         for n in COLUMNS
     )
     return zip(*columns, strict=True)
-
-
-def _by(preemptor: Mapping[str, Any]) -> str:
-    return wording.preempted_by(preemptor["job_id"], preemptor["name"], preemptor["user"])
 
 
 _LIMIT = phrases.duration(_LIMIT_S)

@@ -249,7 +249,8 @@ def _claim(
         node=node,
         device=device,
         gpu=next((s.gpu for s in ordered if s.gpu), None),
-        evidence=tuple(s.event for s in ordered),
+        # That the fault was over after the end says nothing about the end.
+        evidence=tuple(s.event for s in ordered if not s.signature.recovery or s.at <= view.end_at),
         nodes=frozenset((node,)),
         n_sources=len(by_channel),
     )

@@ -83,10 +83,8 @@ class CoResidents:
         return [int(self._by_rank[rank]) if rank < n else None for rank in best]
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Rows of these attempts: job_id, submit_at, attempt, name, user."""
-        chosen = self._ran.select(["job_id", "attempt", "name", "user", "submit_at"]).take(
-            pa.array(indices, pa.int64())
-        )
+        """Rows of these attempts: job_id, submit_at, attempt."""
+        chosen = self._ran.select(["job_id", "attempt", "submit_at"]).take(pa.array(indices, pa.int64()))
         submit = instants(chosen["submit_at"])
         plain = chosen.drop_columns(["submit_at"]).to_pylist()
         return [{**row, "submit_at": at} for row, at in zip(plain, submit, strict=True)]

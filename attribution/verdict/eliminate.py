@@ -46,6 +46,8 @@ _FELT = timedelta(minutes=30)
 
 def ruled_out(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[str, ...]:
     """The sentences, most telling first. Only watched causes are ruled out; weaker candidates are called less likely."""
+    if ranking.winner.cause == "node_refused" and ranking.winner.domain is not records.Domain.UNKNOWN:
+        return ()  # The job had not begun, and the fault for which the node was refused may be of any part.
     sentences: list[str] = []
     for part in _PARTS:
         sentences += [s for s in part(view, ranking) if s not in sentences]

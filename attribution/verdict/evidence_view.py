@@ -100,6 +100,8 @@ class EvidenceView:
     """Our drains of its nodes and requeues of it, while it ran or just after, oldest first."""
     requeue_event_ids: frozenset[uuid.UUID] = frozenset()
     """Events for which we requeued the attempt: they ended it, whether or not it felt them."""
+    requeued_by_us: str = ""
+    """`requeued by us (probing: xid 79 gpu3)` if that ended the attempt; else empty."""
     not_held: tuple[records.HealthEvent, ...] = ()
     """Root faults in the window on GPUs that its nodes have and it did not hold, oldest first."""
     outside: tuple[records.HealthEvent, ...] = ()

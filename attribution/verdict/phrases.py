@@ -251,3 +251,15 @@ def _of_clocks(offset_s: float, nodes: list[str]) -> str:
     length = f"{abs(offset_s):.0f} s" if abs(offset_s) < _IN_SECONDS_S else duration(abs(offset_s))
     off = f"{length} {'ahead' if offset_s > 0 else 'behind'}"
     return f"The clock of {where} was {off}: the times of its events are corrected by that."
+
+
+def preempted_by(job_id: int, verdict: records.Verdict | None = None) -> str:
+    """Names the next job to start in its place, and the failure that made it start again. Slurm does not record the preemptor.
+
+    The preemptor's owner may be another than the report's reader, who may then know its number only.
+    """
+    text = f"A job of higher priority took its place; the next to start there was job {job_id}"
+    if verdict is not None:
+        text += f", which had to start again because of {verdict.cause}"
+        text += f" on {verdict.node}" if verdict.node else ""
+    return sentence(text)

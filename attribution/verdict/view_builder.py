@@ -41,7 +41,8 @@ def build(case: cases.Case) -> EvidenceView | None:
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
     stretch = window.window(attempt, began, case.policy, onset.unanswered_s(attempt, job_side))
     own_actions = _own_actions(case)
-    requeue_event_ids = _requeue_event_ids(case, own_actions)
+    requeues = _requeues(case, own_actions)
+    requeue_event_ids = frozenset(i for a in requeues for i in a.event_ids)
     known = gpus.learn(events, case.allocations)
     builder = _SightingBuilder(case, stretch, known, own_actions, requeue_event_ids)
     sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
@@ -62,6 +63,7 @@ def build(case: cases.Case) -> EvidenceView | None:
         worked_after=worked_after,
         own_actions=own_actions,
         requeue_event_ids=requeue_event_ids,
+        requeued_by_us=_requeued_by_us(case, requeues),
         not_held=tuple(builder.not_held),
         outside=tuple(builder.outside),
     )
@@ -131,15 +133,31 @@ def _own_actions(case: cases.Case) -> tuple[records.Drain, ...]:
     return tuple(sorted(mine, key=lambda a: (a.at, a.drain_id)))
 
 
-def _requeue_event_ids(case: cases.Case, own_actions: tuple[records.Drain, ...]) -> frozenset[uuid.UUID]:
-    """Events behind the requeue that ended the attempt; empty if something else ended it first."""
+def _requeues(case: cases.Case, own_actions: tuple[records.Drain, ...]) -> list[records.Drain]:
+    """Our requeues that ended the attempt; empty if something else ended it first."""
     attempt = case.attempt
     assert attempt.end_at is not None
     if attempt.state != "REQUEUED":
-        return frozenset()
+        return []
     # A later requeue is of the job's next start.
-    mine = [a for a in own_actions if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
-    return frozenset(i for a in mine for i in a.event_ids)
+    return [a for a in own_actions if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
+
+
+def _requeued_by_us(case: cases.Case, requeues: list[records.Drain]) -> str:
+    """The requeue in words, and whether a person had drained the node first: only then did the policy act on its jobs."""
+    if not requeues:
+        return ""
+    first, start_at = requeues[0], case.attempt.start_at
+    assert start_at is not None
+    by_hand = any(
+        a.action == "drain"
+        and a.owner != "probing"
+        and a.state in ("done", "resumed")
+        and a.node == first.node
+        and start_at <= a.at <= first.at
+        for a in case.actions
+    )
+    return f"requeued by us ({first.reason}{f', after an operator drained {first.node}' if by_hand else ''})"
 
 
 class _SightingBuilder:

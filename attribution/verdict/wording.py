@@ -18,7 +18,16 @@ from probing_cluster.core import digits, hostlist, records, vocabulary
 
 
 def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """One sentence: what happened, where, by which evidence, how long before the end."""
+    """One sentence: what happened, where, by which evidence, how long before the end; of an attempt that we requeued, that too."""
+    text = _of_winner(view, ranking)
+    if not view.requeued_by_us or ranking.winner.rule == "scheduler":
+        return text
+    unfelt = ranking.winner.weight == claims.ANSWERED and not view.findings
+    felt = ", and nothing shows that it felt the fault" if unfelt else ""
+    return phrases.sentence(f"{text.removesuffix('.')}; the job was {view.requeued_by_us}{felt}")
+
+
+def _of_winner(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     if winner.sentence:
         return phrases.sentence(winner.sentence)
@@ -363,17 +372,8 @@ def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
     by, verdict = view.case.preemptor, view.case.preemptor_verdict
     if by is None:
         return "A job of higher priority took its place."
-    return preempted_by(by.job_id, by.name, by.user, verdict)
-
-
-def preempted_by(job_id: int, name: str, user: str, verdict: records.Verdict | None = None) -> str:
-    """Names the next job to start in its place, and the failure that made it start again. Slurm does not record the preemptor."""
-    text = f"A job of higher priority took its place; the next to start there was job {job_id}"
-    text += f" ({name}, {user})" if name and user else ""
-    if verdict is not None:
-        text += f", which had to start again because of {verdict.cause}"
-        text += f" on {verdict.node}" if verdict.node else ""
-    return phrases.sentence(text)
+    own = (by.user, by.account) == (view.attempt.user, view.attempt.account)
+    return phrases.preempted_by(by.job_id, verdict if own else None)
 
 
 _SPECIAL = {

@@ -89,7 +89,7 @@ def test_the_page_is_written_beside_the_report(
     target = tmp_path / "job.html"
     code, out, err = run("4242", "--html", str(target))
     assert (code, err) == (0, f"probing-report: wrote {target}\n")
-    assert "Why attempt 1 died" in out
+    assert "Why attempt 1 was requeued" in out
     assert target.read_text().startswith("<!DOCTYPE html>")
     assert [p.name for p in tmp_path.iterdir() if p.suffix != ".toml"] == ["job.html"]
     code, _, err = run("4242", "--html", str(tmp_path / "no" / "x.html"))

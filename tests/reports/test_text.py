@@ -25,7 +25,7 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows
     for line in (
         "Job 4242  llama-70b-sft                                COMPLETED after 1 requeue",
         "ETTR 0.71 (expected 0.85;",
-        "Why attempt 1 died                                             hardware, certain",
+        "Why attempt 1 was requeued                                     hardware, certain",
         "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended.",
         "14:20:32Z  n2  kernel  Xid 79  gpu3 0000:5e:00",
         "n2 drained 14:20:34Z (probing: xid 79 gpu3); job requeued 14:20:35Z; n1: no",

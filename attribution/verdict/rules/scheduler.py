@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, recovery
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    phrases,
+    recovery,
+    signatures,
+)
 from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
@@ -18,6 +25,7 @@ _SLURMS_ENDS = frozenset({"REQUEUED", "NODE_FAIL", "BOOT_FAIL"})
 """States in which Slurm leaves a start whose Prolog failed, where it starts the job again or gives up the node."""
 _OF_THE_LAUNCH = frozenset({"slurm_launch_failed", "srun_error"})
 """Findings that a job's output may hold though its program never began."""
+_ANSWERED_LATE = timedelta(seconds=30)
 _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
@@ -52,17 +60,21 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 _PROLOG = "Prolog"
 
 
-def _refusals(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+def _refusals(
+    view: evidence_view.EvidenceView, late: timedelta = evidence_view.SLACK
+) -> list[records.HealthEvent]:
     """Events of a refused node during this start, oldest first, if it ended soon after: a start that ran on was not refused."""
     first = max(view.start_at - evidence_view.SLACK, view.end_at - _REFUSAL)
-    found = [s for s in view.of("node_refused") if first <= s.at <= view.end_at + evidence_view.SLACK]
+    found = [s for s in view.of("node_refused") if first <= s.at <= view.end_at + late]
     return [s.event for s in sorted(found, key=lambda s: (s.event.at, s.event.event_id))]
 
 
 def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The agent's event that it refused this start of the job."""
     restarts = view.attempt.restart_count
-    mine = [e for e in _refusals(view) if e.job_id == view.attempt.job_id and e.source == "agent"]
+    # Slurm may date the end of a start that never began to its begin, before the Prolog's answer.
+    late = _ANSWERED_LATE if _never_began(view) else evidence_view.SLACK
+    mine = [e for e in _refusals(view, late) if e.job_id == view.attempt.job_id and e.source == "agent"]
     first = next((e for e in mine if restarts in (None, e.detail.get("restart_count", restarts))), None)
     if first is None:
         return None
@@ -221,7 +233,40 @@ def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         # Slurm itself requeues after a failed Prolog or node: without a watch, neither is excluded.
         yield _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
         return
-    yield _of(view, "unknown", 0.55, f"was requeued by us ({view.own_actions[0].reason})")
+    requeue = next((a for a in view.own_actions if a.action == "requeue"), None)
+    act = requeue or view.own_actions[0]
+    if _never_began(view):
+        yield _refused_by_policy(view, act)
+        return
+    # A drain ends no job.
+    how = "requeued by us" if requeue else f"requeued as we drained {act.node}"
+    yield claims.replace_claim(
+        _of(view, "unknown", 0.55),
+        sentence=f"The job was {view.requeued_by_us or f'{how} ({act.reason})'}; nothing shows that it felt a fault",
+        next_step="Nothing for the job: it was put back in the queue, and did not end by itself",
+    )
+
+
+def _never_began(view: evidence_view.EvidenceView) -> bool:
+    return view.state == "REQUEUED" and view.ran_s <= evidence_view.SLACK.total_seconds()
+
+
+def _refused_by_policy(view: evidence_view.EvidenceView, act: records.Drain) -> claims.Claim:
+    """Our requeue or drain as the start began: of a refusal, Slurm's drain of the node may be all that is on record."""
+    found = sorted((e for e in view.case.events if e.event_id in act.event_ids), key=lambda e: e.at)
+    faults = tuple(e for e in found if e.node == act.node)
+    how = view.requeued_by_us or f"requeued by Slurm as {act.node} was refused and drained ({act.reason})"
+    return claims.Claim(
+        cause="node_refused",
+        weight=claims.ANSWERED,
+        at=act.at,
+        rule="scheduler",
+        node=act.node,
+        evidence=faults,
+        n_sources=1,
+        sentence=f"The job was {how} before it began; Slurm starts it elsewhere",
+        explains=frozenset({"gpu_lost", *(signatures.of(e).cause for e in faults)}),
+    )
 
 
 _BY_STATE = {

@@ -340,7 +340,7 @@ def test_nobody_watched_while_the_agent_was_dead(
 
 def preemption(make) -> tuple[records.JobAttempt, records.JobAttempt, records.JobAttempt]:
     """Job 99 ended on n9, and its next start took job 4242's place."""
-    ours = {"job_id": 99, "user": "bob", "name": "pretrain"}
+    ours = {"job_id": 99, "name": "pretrain"}
     first = make.attempt(
         **ours,
         nodes=("n9",),

@@ -45,7 +45,10 @@ def test_gpu_off_the_bus_is_certain_and_says_so(make):
     v = make.judge(kernel, nvml, attempt=attempt, actions=acts)
     assert (v.cause, v.domain, v.component, v.node, v.device) == ("gpu_lost", D.HARDWARE, "gpu", "n2", "gpu3")
     assert v.confidence is C.CERTAIN
-    assert v.summary == "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended."
+    assert (
+        v.summary
+        == "GPU 3 of n2 fell off the bus (Xid 79) 4 s before the job ended; the job was requeued by us (probing: xid 79 gpu3)."
+    )
     assert set(v.evidence) == {kernel.event_id, nvml.event_id}
     assert v.evidence[0] == kernel.event_id
     assert "user program (no error of its own before the fault)" in v.ruled_out
@@ -574,17 +577,17 @@ def test_cancelled_after_a_lost_gpu_names_the_gpu(make):
 
 
 def test_preempted_names_its_preemptor_and_what_is_behind_it(make):
-    """Second-order loss: the preemptor was itself restarted by a fault."""
-    by = make.attempt(job_id=99, name="pretrain", user="bob", state="RUNNING", end_at=None)
-    behind = make.judge(make.xid(79))
-    v = make.judge(
-        attempt=make.attempt(state="PREEMPTED", exit_code=0), preemptor=by, preemptor_verdict=behind
-    )
-    assert (v.cause, v.confidence) == ("preempted", C.CERTAIN)
-    assert (
-        v.summary
-        == "A job of higher priority took its place; the next to start there was job 99 (pretrain, bob), which had to start again because of gpu_lost on n2."
-    )
+    """Second-order loss: the preemptor was itself restarted by a fault. Of another user's or account's job only the number is shown."""
+    ours, behind = make.attempt(state="PREEMPTED", exit_code=0), make.judge(make.xid(79))
+    number = "A job of higher priority took its place; the next to start there was job 99"
+    for changes, words in (
+        ({}, f"{number}, which had to start again because of gpu_lost on n2."),
+        ({"user": "bob"}, f"{number}."),
+        ({"account": "secret"}, f"{number}."),
+    ):
+        by = make.attempt(job_id=99, name="private", state="RUNNING", end_at=None, **changes)
+        v = make.judge(attempt=ours, preemptor=by, preemptor_verdict=behind)
+        assert (v.cause, v.confidence, v.summary) == ("preempted", C.CERTAIN, words)
 
 
 def test_requeued_by_a_person(make):
@@ -754,6 +757,53 @@ def test_what_we_requeued_for_is_why_it_ended(make):
     assert make.judge(event, attempt=by_itself, actions=(for_it,)).cause == "user_error", (
         "it had ended already"
     )
+
+
+def test_a_job_that_we_requeued_is_not_said_to_have_died_of_a_fault_that_it_may_not_have_felt(make):
+    """A link of a job on one node, which ran on until an operator's drain let the policy requeue it; the link came back after that."""
+    link = {"kind": "ib_link", "node": "n2", "source": "sysfs", "device": "mlx5_3"}
+    down = make.event(24, code="port_down", **link)
+    up = make.event(-46, code="port_down", **link, severity=records.Severity.INFO, message="recovered after 70 s", detail={"recovered": True})  # fmt: skip
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",))
+    by_hand = make.action("drain", -5, owner="ada", reason="probing: fan (ada)")
+    requeue = make.action(
+        "requeue", -1, job_id=4242, event_ids=(down.event_id,), reason="probing: ib_link mlx5_3"
+    )
+    v = make.judge(down, up, attempt=attempt, actions=(by_hand, requeue))
+    assert (v.cause, v.evidence) == ("ib_link", (down.event_id,))
+    assert v.summary.endswith(
+        "; the job was requeued by us (probing: ib_link mlx5_3, after an operator drained n2), and nothing shows that it felt the fault."
+    )
+    v = make.judge(attempt=attempt, actions=(by_hand, requeue))
+    assert v.cause == "unknown"
+    assert "explains the end" not in v.summary
+    assert "requeued by us (probing: ib_link mlx5_3, after an operator drained n2)" in v.summary
+    assert v.next_step.startswith("Nothing for the job")
+    drained = make.judge(attempt=attempt, actions=(make.action("drain", -5),))
+    assert "by us" not in drained.summary, "a drain ends no job"
+
+
+@pytest.mark.parametrize("action", ["requeue", "drain"])
+def test_a_start_that_we_sent_away_as_it_began_was_refused(make, action):
+    """Of a refusal, accounting has a start of no length, and the drain that Slurm made of it is ours."""
+    lost = make.xid(79, 3, at=make.start - timedelta(hours=3))
+    began = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",), end_at=make.start)
+    act = make.action(action, at=make.start + timedelta(seconds=1), job_id=4242 if action == "requeue" else None, event_ids=(lost.event_id,), reason="probing: gpu_lost gpu3")  # fmt: skip
+    for events in ((lost,), ()):
+        v = make.judge(*events, attempt=began, actions=(act,))
+        assert (v.cause, v.node, v.confidence, v.ruled_out) == ("node_refused", "n2", C.LIKELY, ())
+        assert "(probing: gpu_lost gpu3)" in v.summary
+        assert ("requeued by us" in v.summary) is (action == "requeue")
+        assert v.next_step.startswith("Nothing for the job")
+
+
+def test_a_refusal_after_the_recorded_end_of_a_start_of_no_length_is_its_own(make):
+    """Slurm dates its end to its begin, and the Prolog answers seconds later."""
+    refused = make.event(at=make.start + timedelta(seconds=6), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, node="n2", detail={"fault": "gpu_lost:gpu3", "restart_count": 0})  # fmt: skip
+    began = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start, restart_count=0)
+    assert make.judge(refused, attempt=began).cause == "node_refused"
+    ran_on = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=3))
+    assert make.judge(refused, attempt=ran_on).cause != "node_refused"
 
 
 def test_what_we_requeued_for_counts_however_early_it_began(make):
