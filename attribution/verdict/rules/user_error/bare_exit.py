@@ -180,9 +180,9 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     elif signal:
         how = f"was ended by signal {phrases.signal(signal)}"
     else:
-        missing = any(f.event.kind == "command_not_found" for f in view.findings)
         code = view.attempt.exit_code or 0
-        code_words = phrases.exit_code(code, command_missing=missing, names_none=_names_none(view, code))
+        says_why = any(f.event.kind == _REFUSAL_OF.get(code) for f in view.findings)
+        code_words = phrases.exit_code(code, shell_says_why=says_why, names_none=_names_none(view, code))
         how = _without_code(view) or f"exited with code {code_words}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
@@ -276,6 +276,8 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
 
 
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
+_REFUSAL_OF = {126: "permission_denied", 127: "command_not_found"}
+"""Exit code of the shell to the finding that is its reason."""
 
 
 def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
