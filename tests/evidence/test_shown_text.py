@@ -49,3 +49,28 @@ def test_what_explains_an_error_is_none(text):
 )  # fmt: skip
 def test_what_only_looks_so_is_an_error(text, message):
     assert first(text) == message
+
+
+@pytest.mark.parametrize(
+    ("heading", "doubtful"),
+    [
+        ("last log of the previous job:", True),
+        ("[resume] Output of the last run (job 881):", True),
+        ("=== tail of the previous attempt's log ===", True),
+        ("==> old.log <==", True),
+        ("==> logs/blast.log <==", False),
+        ("tail of train.log:", False),
+        ("Loading the weights of the last run:", False),
+        ("==> old.log <==\n==> train.log <==", False),
+        ("Output of the last run:\n=== new attempt ===", False),
+    ],
+)
+def test_an_error_below_the_heading_of_an_older_log_may_be_another_runs(heading, doubtful):
+    lines = f"starting\n{heading}\n{TRACE}\n{FRAME}\nKeyError: 'lr'".split("\n")
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.message, found.detail.get("goes_on") is True) == ("KeyError: 'lr'", doubtful)
+
+
+def test_an_error_below_an_older_log_comes_before_it():
+    old = f"Log of the previous run:\n{TRACE}\n{FRAME}\nKeyError: 'old'\n=== new attempt ==="
+    assert first(f"{old}\n{TRACE}\n{FRAME}\nKeyError: 'own'") == "KeyError: 'own'"
