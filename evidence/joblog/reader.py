@@ -276,7 +276,7 @@ class JobLogReader:
             or self._context.expects(line)
             or self._step_output.inside(line)
             or (self._lsf.is_open or self._site.is_open)
-            or self._heredoc.inside(line)
+            or (self._heredoc.inside(line) or self._older.inside(line))
             or self._candidates.in_doubt
             or self._trailing.following(line)
         )

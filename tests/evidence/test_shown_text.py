@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from probing_cluster.evidence import sifted
 from probing_cluster.evidence.joblog import reader
 
 TRACE = "Traceback (most recent call last):"
@@ -73,4 +74,12 @@ def test_an_error_below_the_heading_of_an_older_log_may_be_another_runs(heading,
 
 def test_an_error_below_an_older_log_comes_before_it():
     old = f"Log of the previous run:\n{TRACE}\n{FRAME}\nKeyError: 'old'\n=== new attempt ==="
-    assert first(f"{old}\n{TRACE}\n{FRAME}\nKeyError: 'own'") == "KeyError: 'own'"
+    text = f"{old}\n{TRACE}\n{FRAME}\nKeyError: 'own'"
+    assert first(text) == "KeyError: 'own'"
+
+
+def test_the_heading_that_ends_an_older_log_is_read_where_ordinary_lines_are_skipped():
+    text = f"Log of the previous run:\nepoch 1\n=== new attempt ===\n{TRACE}\n{FRAME}\nKeyError: 'own'"
+    engine = reader.JobLogReader()
+    found = [*sifted.Sieve().feed(engine, 1, text.encode().split(b"\n")), *engine.close()]
+    assert [(f.line, "goes_on" in f.detail) for f in found if f.first_cause] == [(6, False)]
