@@ -141,16 +141,16 @@ _OF_SHELL = {
 """Codes for which the shell prints its reason: their meaning, the code above 128 that Slurm records as the same, and what a log without that reason names."""
 
 
-def exit_code(code: int, *, shell_says_why: bool = False, names_none: bool = False) -> str:
+def exit_code(code: int, *, refusal_logged: bool = False, names_none: bool = False) -> str:
     """`11 (or 139, SIGSEGV)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
 
-    `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 126 and 127 the likelier meaning comes first: a shell that cannot run a command prints that into the log (`shell_says_why`).
+    `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 126 and 127 the likelier meaning comes first: a shell that cannot run a command prints that into the log (`refusal_logged`).
     """
     if code in _OF_SHELL:
         meaning, other, unnamed = _OF_SHELL[code]
-        if names_none and not shell_says_why:
+        if names_none and not refusal_logged:
             return f"{code} (or {other}; its log names {unnamed})"
-        return f"{code} ({meaning})" if shell_says_why else f"{code} ({meaning}; or {other})"
+        return f"{code} ({meaning})" if refusal_logged else f"{code} ({meaning}; or {other})"
     if code in _UNREPORTED or (code in _REPORTED and not names_none):
         return f"{code} (or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name})"
     return f"{code} ({_MEANINGS[code]})" if code in _MEANINGS else f"{code}"

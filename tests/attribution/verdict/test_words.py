@@ -636,7 +636,9 @@ def test_only_lines_that_were_read_exclude_a_signal_that_an_exit_code_may_mean(m
 def test_slurm_records_254_as_126(make):
     """sacct takes 128 from a larger code, so the shell's reason decides."""
     other = make.finding("interrupted", message="SystemExit: 254", detail={"line": 4})
-    denied = make.finding("permission_denied", message="run.sh: line 5: ./a.sh: Permission denied")
+    denied = make.finding(
+        "task_exit", message="run.sh: line 5: ./a.sh: Permission denied", detail={"line": 5}
+    )
     attempt = make.attempt(exit_code=126)
     assert "126 (of the shell: a command is not executable; or 254" in make.judge(attempt=attempt).summary
     read = make.judge(other, attempt=attempt).summary
