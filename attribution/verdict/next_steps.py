@@ -158,6 +158,8 @@ def _of_its_log(winner: claims.Claim) -> str:
 
 
 _OUTPUT_FIRST = "Look at the program's own output first: a script may end with any code. If this one has its usual meaning, "
+_BY_CODE = "exited with code "
+"""Begins the words of a verdict from the exit code alone (`rules.user_error.bare_exit`)."""
 _OWN_OUTPUT = "Look at the program's own output."
 _LAST_COMMAND = (
     f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "
@@ -186,11 +188,8 @@ def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
         message = phrases.clean(next((m for m in (*own, *beside) if findings.advice(m)), ""))
         if message:
             return f"{step}. Its log says: {message}."
-        return (
-            f"{step}."
-            if view.signal or winner.cause == "rank_killed"
-            else f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}."
-        )
+        by_code = winner.words.startswith(_BY_CODE) and not view.signal and winner.cause != "rank_killed"
+        return f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}." if by_code else f"{step}."
     bare = winner.by_elimination and not winner.evidence and not beside
     return _LAST_COMMAND if bare and view.attempt.exit_code == 1 and not view.signal else ""
 

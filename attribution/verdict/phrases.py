@@ -118,9 +118,9 @@ def signal(number: int) -> str:
     return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
 
 
-_UNREPORTED = frozenset({10, 12})
-"""Signals that end a script's command without a word of the shell's: SIGUSR1, SIGUSR2. SIGINT and SIGPIPE (`_MEANINGS`) are two more."""
-_REPORTED = frozenset({4, 6, 7, 8, 9, 11, 15, 24, 25})
+_UNREPORTED = frozenset({10, 12, 15})
+"""Signals that end a script's command without a word of the shell's: SIGUSR1, SIGUSR2, SIGTERM behind `wait`. SIGINT and SIGPIPE (`_MEANINGS`) are two more."""
+_REPORTED = frozenset({4, 6, 7, 8, 9, 11, 24, 25})
 """Signals that often end programs; of those the shell and srun print a line."""
 _MEANINGS = {
     2: "of many tools: a wrong argument; or 130, SIGINT",
@@ -128,24 +128,29 @@ _MEANINGS = {
     120: "of Python: its standard output could not be written at its end, as into a closed pipe",
     123: "of xargs: a command that it ran failed",
     vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
-    126: "of the shell: a command is not executable",
 }
 """Usual meanings of exit codes."""
+_OF_SHELL = {
+    126: (
+        "of the shell: a command is not executable",
+        "254, as of exit -2",
+        "no command that could not be run",
+    ),
+    127: ("of the shell: a command was not found", "255, as of ssh and exit -1", "no missing command"),
+}
+"""Codes for which the shell prints its reason: their meaning, the code above 128 that Slurm records as the same, and what a log without that reason names."""
 
 
-_NOT_FOUND = 127
-
-
-def exit_code(code: int, *, command_missing: bool = False, names_none: bool = False) -> str:
+def exit_code(code: int, *, refusal_logged: bool = False, names_none: bool = False) -> str:
     """`11 (or 139, SIGSEGV)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
 
-    `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 127 the likelier meaning comes first: a shell that finds no command prints that into the log (`command_missing`).
+    `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 126 and 127 the likelier meaning comes first: a shell that cannot run a command prints that into the log (`refusal_logged`).
     """
-    if code == _NOT_FOUND:
-        missing, other = "of the shell: a command was not found", "255, as of ssh and exit -1"
-        if names_none and not command_missing:
-            return f"{code} (or {other}; its log names no missing command)"
-        return f"{code} ({missing})" if command_missing else f"{code} ({missing}; or {other})"
+    if code in _OF_SHELL:
+        meaning, other, unnamed = _OF_SHELL[code]
+        if names_none and not refusal_logged:
+            return f"{code} (or {other}; its log names {unnamed})"
+        return f"{code} ({meaning})" if refusal_logged else f"{code} ({meaning}; or {other})"
     if code in _UNREPORTED or (code in _REPORTED and not names_none):
         return f"{code} (or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name})"
     return f"{code} ({_MEANINGS[code]})" if code in _MEANINGS else f"{code}"

@@ -71,7 +71,7 @@ class JobLogReader:
         self._heredoc = shown_text.HereDocument()
         self._pages = shown_text.Pages()
         self._copied = shown_text.Copied()
-        self._builds = shown_text.BuildOutput()
+        self._builds, self._older = shown_text.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
         self._stacks = stack_causes.StackCauses()
@@ -228,6 +228,8 @@ class JobLogReader:
                 self._candidates.fill_rank(finding.line, finding.rank)
         if self._builds.inside(finding.line) and finding.role is LineRole.ROOT:
             finding = replace(finding, detail={**finding.detail, "weak": True})
+        if self._older.inside(finding.line) and finding.role is not LineRole.END:
+            finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if finding.detail.get("weak"):
             self._trailing.hold_weak(finding)
             return
@@ -274,7 +276,7 @@ class JobLogReader:
             or self._context.expects(line)
             or self._step_output.inside(line)
             or (self._lsf.is_open or self._site.is_open)
-            or self._heredoc.inside(line)
+            or (self._heredoc.inside(line) or self._older.inside(line))
             or self._candidates.in_doubt
             or self._trailing.following(line)
         )
@@ -324,6 +326,7 @@ class JobLogReader:
         elif succeeded is False:
             self._candidates.test_began()
         self._builds.read(line, text)
+        self._older.read(line, text)
         of_errors = self._step_output.of_errors(line)
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):

@@ -13,7 +13,10 @@ from itertools import islice, pairwise
 
 from probing_cluster.evidence.joblog import mention
 
-TRIGGERS = ("<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ")  # fmt: skip
+TRIGGERS = (
+    "<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "==> ",
+    *(f"{age} {what}" for age in ("ast", "revious", "arlier", "old") for what in ("job", "run", "attempt", "log", "output")),
+)  # fmt: skip
 _OPENS = re.compile(
     r"(?:^|\s)\d?<<-?\s{0,2}(?P<quote>['\"]?)\\?(?P<word>[A-Za-z_]\w{0,31})(?P=quote)\s*(?:[|>&;].{0,200})?$"
 )
@@ -310,3 +313,38 @@ class BuildOutput:
     def inside(self, line: int) -> bool:
         """Whether the line is such output."""
         return line <= self._until
+
+
+_OLD = r"(?:last|previous|earlier|old)"
+_LOG = r"(?:logs?|log ?file|output)"
+_RUN = r"(?:jobs?|runs?|attempts?)"
+_OLDER_LOG = re.compile(
+    rf"\W{{0,12}}(?:[\w.-]{{1,20}}\W{{1,3}}){{0,3}}?(?:(?:tail|end|lines|{_LOG})(?: output)? (?:of|from|in) (?:the |an |my |its )?{_OLD} {_RUN}(?:['\u2019]s)?(?: {_LOG})?"
+    rf"|{_OLD} (?:{_RUN}(?:['\u2019]s)? )?{_LOG}(?: (?:of|from) .{{1,60}})?)"
+    r"(?: \([^)\n]{1,60}\)| \S{0,12}\d\S{0,12})?(?:\s?:|\s?[=#*-]{2,})\s*$"
+    r"|==> (?:\S{0,200}(?<![A-Za-z]))?(?:old|last|prev|previous)(?![A-Za-z])\S{0,100} <==$",
+    re.IGNORECASE,
+)
+"""A heading of an earlier run's log that the script prints."""
+_NEXT_PART = re.compile(
+    r"\s{0,4}(?:={2,}>? ?\w|#{2,} ?\w|-{3,} ?\w.{0,100}-{3,}$|\+{1,4} \S)|.{0,20}\bend of .{0,30}\b(?:log|output)\b",
+    re.IGNORECASE,
+)
+
+
+class OlderLog:
+    """An earlier run's log below its heading. Nothing marks its last line, so the job's own words may follow unnoticed."""
+
+    def __init__(self) -> None:
+        self._began = 0
+
+    def read(self, line: int, text: str) -> None:
+        """A line of the log, in order."""
+        if _OLDER_LOG.match(text):
+            self._began = line
+        elif self._began and _NEXT_PART.match(text):
+            self._began = 0
+
+    def inside(self, line: int) -> bool:
+        """Whether the line may be of such a log."""
+        return 0 < self._began < line <= self._began + _MAX_LINES

@@ -112,6 +112,19 @@ def test_what_ended_nothing_stays_silent(text: str) -> None:
     assert first(text) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--> FOAM FATAL ERROR: (openfoam-2212)\nMaximum number of iterations exceeded", "FOAM FATAL ERROR: (openfoam-2212): Maximum number of iterations exceeded"),
+        (" %%%%%%%%%%\n     Error in routine  cdiaghg (159):\n      S matrix not positive definite", "Error in routine  cdiaghg (159): S matrix not positive definite"),
+        ("unable to load shared object '/a/b.so':\n  libz.so: cannot open the file", "unable to load shared object '/a/b.so': libz.so: cannot open the file"),
+        ("*** ERROR ***\n the deck has no part 7", "ERROR: the deck has no part 7"),
+    ],
+)  # fmt: skip
+def test_a_heading_keeps_its_brackets_and_loses_its_rules(text: str, message: str) -> None:
+    assert next(f.message for f in reader.read(text.split("\n")) if f.first_cause) == message
+
+
 def test_a_heading_without_its_sentence_stays_the_cause() -> None:
     """Nothing below it says more."""
     assert first("--> FOAM FATAL IO ERROR: \n") == (1, "program_error")

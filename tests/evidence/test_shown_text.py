@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from probing_cluster.evidence import sifted
 from probing_cluster.evidence.joblog import reader
 
 TRACE = "Traceback (most recent call last):"
@@ -49,3 +50,36 @@ def test_what_explains_an_error_is_none(text):
 )  # fmt: skip
 def test_what_only_looks_so_is_an_error(text, message):
     assert first(text) == message
+
+
+@pytest.mark.parametrize(
+    ("heading", "doubtful"),
+    [
+        ("last log of the previous job:", True),
+        ("[resume] Output of the last run (job 881):", True),
+        ("=== tail of the previous attempt's log ===", True),
+        ("==> old.log <==", True),
+        ("==> logs/blast.log <==", False),
+        ("tail of train.log:", False),
+        ("Loading the weights of the last run:", False),
+        ("==> old.log <==\n==> train.log <==", False),
+        ("Output of the last run:\n=== new attempt ===", False),
+    ],
+)
+def test_an_error_below_the_heading_of_an_older_log_may_be_another_runs(heading, doubtful):
+    lines = f"starting\n{heading}\n{TRACE}\n{FRAME}\nKeyError: 'lr'".split("\n")
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.message, found.detail.get("goes_on") is True) == ("KeyError: 'lr'", doubtful)
+
+
+def test_an_error_below_an_older_log_comes_before_it():
+    old = f"Log of the previous run:\n{TRACE}\n{FRAME}\nKeyError: 'old'\n=== new attempt ==="
+    text = f"{old}\n{TRACE}\n{FRAME}\nKeyError: 'own'"
+    assert first(text) == "KeyError: 'own'"
+
+
+def test_the_heading_that_ends_an_older_log_is_read_where_ordinary_lines_are_skipped():
+    text = f"Log of the previous run:\nepoch 1\n=== new attempt ===\n{TRACE}\n{FRAME}\nKeyError: 'own'"
+    engine = reader.JobLogReader()
+    found = [*sifted.Sieve().feed(engine, 1, text.encode().split(b"\n")), *engine.close()]
+    assert [(f.line, "goes_on" in f.detail) for f in found if f.first_cause] == [(6, False)]

@@ -104,7 +104,8 @@ _HEAD = re.compile(
 _ABAQUS = re.compile(
     r"\*{3} ABAQUS/\S{1,20} rank (?P<rank>\d{1,8}) encountered an? (?P<word>SEGMENTATION FAULT|[A-Z][A-Z ]{3,40})"
 )
-_DRAWN_RULE = re.compile(r"^\W+|\W+$")
+_DRAWN_RULE = re.compile(r"^[^\w(\['\"]+|[^\w)\]'\"]+$")
+"""What a heading has around its words; brackets and quotation marks belong to them."""
 _NOTHING = re.compile(
     r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)|\+{3} [\w ]{1,40} \+{3}$"
 )

@@ -41,7 +41,7 @@ _SLURM = re.compile(
 _CREATED = re.compile(r"srun: (?:Job step|Step) created\b")
 """What srun prints of a step that had to wait, when it begins."""
 _GOES_ON = re.compile(
-    r"\bignor|\bcontinu|\bdisregard|\bdefault|\bretry|\bdisabl|\bskip|\binstead\b|\bfall(?:ing)? back|\bwarn|\bdeprecat|\bround(?:ed|ing)\b|\bdirect launch\b|going to /tmp|Setting TMPDIR|may (?:already )?exist|should never happen|printing \S{1,40} log|forwarding to child|already (?:com|stop)",
+    r"\bignor|\bcontinu|\bdisregard|\bdefault|\bretry|\bdisabl|\bskip|\binstead\b|\bfall(?:ing)? back|\bwarn|\bdeprecat|\bround(?:ed|ing)\b|\bdirect launch\b|going to /tmp|\bTMPDIR\b|may (?:already )?exist|should never happen|printing \S{1,40} log|forwarding to child|already (?:com|stop)",
     re.IGNORECASE,
 )
 _END = re.compile(

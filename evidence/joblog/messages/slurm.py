@@ -212,7 +212,7 @@ def cancelled_at(text: str) -> datetime | None:
 
 
 _OF_JOB = re.compile(
-    r"(?:\b(?:JOB|STEP|[Jj]ob|[Ss]tep)[= ]|\b(?:StepId|JobId)=)(?P<job>\d{1,10}_?)(?=[\d.+\s,\]*\[]|$)"
+    r"(?:\b(?:JOB|STEP|[Jj]ob|[Ss]tep)[= ]|\b(?:StepId|JobId)=)(?P<job>\d{1,10}(?:_(?=[\d\[*])|(?=[.:+\s,\]*\[]|$)))"
 )
 _OWN_WORDS = re.compile(r"\b(?:slurmstepd|slurmd|srun)(?:-\S{1,253})?: |\*\*\* (?:JOB|STEP) ")
 

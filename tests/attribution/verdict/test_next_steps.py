@@ -224,6 +224,23 @@ def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_functio
     )
 
 
+@pytest.mark.parametrize(
+    "why",
+    [
+        "More processors requested than permitted",
+        "Memory required by task is not available",
+        "Requested node configuration is not available",
+        "Invalid generic resource (gres) specification",
+    ],
+)
+def test_a_step_that_asks_for_more_than_the_job_holds_is_its_owners(make, why):
+    line = f"srun: error: Unable to create step for job 115: {why}"
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    v = make.judge(line_of(make, "slurm_launch_failed", line, **detail), attempt=make.attempt(exit_code=1))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+    assert v.next_step.startswith("Ask for as many tasks, CPUs, GPUs and as much memory in sbatch as srun")
+
+
 def test_a_command_that_the_script_outlived_stands_beside_the_programs_error(make):
     """A helper was killed, the work began behind it and failed by itself."""
     detail = {"role": "exit", "domains": ["user_program"], "first_cause": True}

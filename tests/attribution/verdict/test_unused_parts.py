@@ -266,6 +266,14 @@ def test_advice_from_a_code_alone_is_only_a_possibility(make, code, signal, hedg
     assert v.next_step != "Look at the program's own output."
 
 
+def test_advice_from_what_the_program_lacked_speaks_of_no_code(make):
+    """The program reports that it found no GPU; the job holds none."""
+    line = make.finding("cuda_unavailable", message="Found no NVIDIA driver on your system")
+    v = make.judge(line, attempt=one_node(make, n_gpus=0, gpus=(), exit_code=1))
+    assert v.next_step.startswith("Ask for GPUs when you submit")
+    assert "any code" not in v.next_step
+
+
 def test_advice_from_a_line_of_the_log_needs_no_hedge(make):
     """The shell printed what the code means."""
     line = make.finding(

@@ -617,7 +617,7 @@ def test_an_exit_code_says_what_shells_mean_by_it(make):
     assert "ended by signal 8 (SIGFPE)" in make.judge(crashed, attempt=make.attempt(exit_code=8)).summary
 
 
-@pytest.mark.parametrize(("code", "name"), [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (9, "SIGKILL"), (11, "SIGSEGV"), (15, "SIGTERM"), (24, "SIGXCPU"), (25, "SIGXFSZ")])  # fmt: skip
+@pytest.mark.parametrize(("code", "name"), [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (9, "SIGKILL"), (11, "SIGSEGV"), (24, "SIGXCPU"), (25, "SIGXFSZ")])  # fmt: skip
 def test_only_lines_that_were_read_exclude_a_signal_that_an_exit_code_may_mean(make, code, name):
     """An agent on the node, or an empty output, shows nothing; a line that names the signal excludes nothing."""
     clause = f"exited with code {code} (or {128 + code}, {name})"
@@ -631,6 +631,26 @@ def test_only_lines_that_were_read_exclude_a_signal_that_an_exit_code_may_mean(m
     for words in (f"handler: {name} caught", f"worker got signal {code}"):
         named = make.finding("interrupted", message=words, detail={"line": 4})
         assert clause in make.judge(named, attempt=make.attempt(exit_code=code)).summary
+
+
+def test_slurm_records_254_as_126(make):
+    """sacct takes 128 from a larger code, so the shell's reason decides."""
+    other = make.finding("interrupted", message="SystemExit: 254", detail={"line": 4})
+    denied = make.finding(
+        "task_exit", message="run.sh: line 5: ./a.sh: Permission denied", detail={"line": 5}
+    )
+    attempt = make.attempt(exit_code=126)
+    assert "126 (of the shell: a command is not executable; or 254" in make.judge(attempt=attempt).summary
+    read = make.judge(other, attempt=attempt).summary
+    assert "126 (or 254, as of exit -2; its log names no command that could not be run)" in read
+    shell = make.judge(denied, attempt=attempt).summary
+    assert ("(of the shell: a command is not executable)" in shell, "254" in shell) == (True, False)
+
+
+def test_sigterm_needs_no_line_of_the_shell(make):
+    """`wait` returns 143 for a process that the script ended, and the shell prints nothing."""
+    other = make.finding("interrupted", message="SystemExit: 1", detail={"line": 4})
+    assert "15 (or 143, SIGTERM)" in make.judge(other, attempt=make.attempt(exit_code=15)).summary
 
 
 def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(make):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import (
@@ -180,9 +181,9 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     elif signal:
         how = f"was ended by signal {phrases.signal(signal)}"
     else:
-        missing = any(f.event.kind == "command_not_found" for f in view.findings)
         code = view.attempt.exit_code or 0
-        code_words = phrases.exit_code(code, command_missing=missing, names_none=_names_none(view, code))
+        refused = any(_is_refusal(code, f.event) for f in view.findings)
+        code_words = phrases.exit_code(code, refusal_logged=refused, names_none=_names_none(view, code))
         how = _without_code(view) or f"exited with code {code_words}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
@@ -276,6 +277,15 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
 
 
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
+_NOT_RUN = re.compile(r"Permission denied|cannot execute|bad interpreter|Exec format error|: Is a directory")
+"""The shell's reasons for 126."""
+
+
+def _is_refusal(code: int, event: records.HealthEvent) -> bool:
+    """Whether the line is the shell's reason for its code 126 or 127."""
+    if code == 127:
+        return event.kind == "command_not_found"
+    return code == 126 and event.source == "joblog" and _NOT_RUN.search(event.message) is not None
 
 
 def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
