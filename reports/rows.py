@@ -12,7 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from probing_cluster.core import records, sanitize
+from probing_cluster.core import digits, records, sanitize
 from probing_cluster.core.catalogue import slurm_lines
 
 _T = TypeVar("_T")
@@ -71,6 +71,10 @@ class JobLog:
         default=False,
     )
     note: str = records.doc("which part of it was not read", default="")
+    written_s: float | None = records.doc(
+        "time of the last write to it when it was read, seconds since 1970; null where only this start's part was read",
+        default=None,
+    )
     copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
 
     def shown(self, most: int) -> tuple[str, ...]:
@@ -206,6 +210,7 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
             tail = log.get("tail")
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
             words |= {"open_directory": log.get("open_directory") is True, "tail": lines}
+            words["written_s"] = digits.number(log.get("written_s"))
             yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), **words)
 
 

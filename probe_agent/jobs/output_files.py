@@ -96,6 +96,9 @@ def row(stream: str, path: str, job: jobs.NodeJob, answer: Mapping[str, Any]) ->
             shown["open_directory"] = True
         return {**shown, "why": sanitize.clean(_WHY.get(why, why), 200), **_missing(stream, job, why)}
     shown["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
+    if isinstance(answer.get("written_s"), int | float):
+        # A later start on another node may have written into it: the report knows of that one.
+        shown["written_s"] = answer["written_s"]
     if answer.get("note"):
         shown["note"] = sanitize.clean(str(answer["note"]), 200)
     return shown

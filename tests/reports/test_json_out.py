@@ -88,6 +88,26 @@ def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.ReportRows
 
 
 @pytest.mark.parametrize(
+    ("after_s", "refused", "shown"),
+    [(None, False, ["x"]), (-1.0, False, ["x"]), (60.0, False, []), (None, True, None)],
+)
+def test_what_a_later_start_wrote_is_not_shown_as_the_earlier_ones(
+    story: rows.ReportRows, after_s: float | None, refused: bool, shown: list[str] | None
+) -> None:
+    """A node reads a log late, when the job runs again on others; a start that was refused wrote nothing at all."""
+    first, second = sorted(a.start_at for a in story.attempts if a.start_at)
+    written_s = None if after_s is None else second.timestamp() + after_s
+    stored = [{"node": "n1", "at": first.isoformat(), "logs": [{"path": "/w/o", "tail": ["x"], "written_s": written_s}]}]  # fmt: skip
+    cause = {"cause": "node_refused"} if refused else {}
+    verdicts = tuple(dataclasses.replace(v, **cause) for v in story.verdicts)  # type: ignore[arg-type]
+    logs = rows.from_json({"logs": stored}).logs
+    attempt = document(dataclasses.replace(story, verdicts=verdicts, logs=logs))["attempts"][0]  # type: ignore[index]
+    assert [log["tail"] for log in attempt["logs"]] == ([] if shown is None else [shown])
+    if shown == []:
+        assert "a later start" in attempt["logs"][0]["why_not_read"]
+
+
+@pytest.mark.parametrize(
     "logs", [["x", None, 3], [{"tail": "no list"}], [{"path": 3, "tail": [None, {}]}], []]
 )
 def test_whatever_an_agent_stored_as_logs_is_a_row_or_left_out(logs: list[object]) -> None:

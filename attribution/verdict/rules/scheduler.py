@@ -18,6 +18,15 @@ from probing_cluster.core import records
 
 _REFUSAL = timedelta(seconds=120)
 _ANSWERED_LATE = timedelta(seconds=30)
+"""The agent may refuse a start of no length this long after its recorded end."""
+_LONGEST_PROLOG = timedelta(seconds=60)
+"""A start that lasted longer was past its Prolog, where nothing but a node's event speaks of one."""
+_AT_ONCE = timedelta(seconds=15)
+"""Slurm ends a start this soon after its Prolog failed."""
+_SLURMS_ENDS = frozenset({"REQUEUED", "NODE_FAIL", "BOOT_FAIL"})
+"""States in which Slurm leaves a start whose Prolog failed, where it starts the job again or gives up the node."""
+_OF_THE_LAUNCH = frozenset({"slurm_launch_failed", "srun_error"})
+"""Findings that a job's output may hold though its program never began."""
 _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
@@ -88,10 +97,37 @@ def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
     return None if first is None else _refused(first.node, first.at, first.reason)
 
 
+def _began(view: evidence_view.EvidenceView) -> bool:
+    """Whether anything shows that the job's own program ran: no Prolog of this start failed then."""
+    attempt = view.attempt
+    failed_launch = any(f.event.kind == "slurm_launch_failed" for f in view.findings)
+    wrote = any(
+        f.event.kind not in _OF_THE_LAUNCH and f.signature.role is not findings.FindingRole.SCHEDULER
+        for f in view.findings
+    )
+    # With the state NODE_FAIL the code is Slurm's own, as it is where Slurm could not launch the job.
+    slurms_code = view.state == "NODE_FAIL" or view.never_launched or failed_launch
+    exited = bool(attempt.exit_code or attempt.exit_signal) and not slurms_code
+    return wrote or exited or bool(view.stalls) or view.case.last_progress_at is not None
+
+
+def _ended_by_slurm(view: evidence_view.EvidenceView) -> bool:
+    """Whether the start ended as one whose Prolog failed does: not by a person, a limit or its own program."""
+    if view.state == "CANCELLED":
+        return view.attempt.cancelled_by is None or view.cancelled_by_root
+    return view.state in _SLURMS_ENDS or view.state == "FAILED"
+
+
 def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
-    """The site's Prolog failed: slurmd's syslog names this job, or Slurm drained the node for it at this time."""
-    mine = [e for e in _refusals(view) if e.kind == "slurmd"]
-    about = (e for e in mine if e.source == "slurm" or e.detail.get("job") == view.attempt.job_id)
+    """The site's Prolog failed: slurmd's syslog names this job, or Slurm drained the node as it ended this start."""
+    if not _ended_by_slurm(view) or view.end_at - view.start_at > _LONGEST_PROLOG or _began(view):
+        return None
+    # A drain names no job: the failed Prolog may have been another's on that node.
+    drained = view.state != "CANCELLED"
+    mine = [e for e in _refusals(view) if e.kind == "slurmd" and view.end_at - e.at <= _AT_ONCE]
+    about = (
+        e for e in mine if (drained and e.source == "slurm") or e.detail.get("job") == view.attempt.job_id
+    )
     first = next(about, None)
     if first is None:
         return None

@@ -833,13 +833,71 @@ def test_a_signal_is_not_explained_by_wrong_values(make):
     assert make.judge(wrong, attempt=make.attempt(exit_code=0, exit_signal=9)).cause == "rank_killed"
 
 
-@pytest.mark.parametrize(("minutes", "cause"), [(1, "node_refused"), (10, "requeued_by_user")])
-def test_a_start_that_ran_on_was_not_refused_by_its_prolog(make, minutes, cause):
+@pytest.mark.parametrize(
+    ("ran_s", "drained_s", "cause"),
+    [
+        (2, 0, "node_refused"),
+        (40, 38, "node_refused"),
+        (40, 0, "requeued_by_user"),  # Slurm ends a start at once when its Prolog fails
+        (90, 88, "requeued_by_user"),
+        (600, 0, "requeued_by_user"),
+    ],
+)
+def test_a_start_that_ran_on_was_not_refused_by_its_prolog(make, ran_s, drained_s, cause):
     """A Prolog ends a start before its script begins."""
+    at = make.start + timedelta(seconds=drained_s)
     info = records.Severity.INFO
-    failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
-    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(minutes=minutes))
+    failed = make.event(at=at, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
+    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=ran_s))
     assert make.judge(failed, attempt=attempt).cause == cause
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        ({"state": "TIMEOUT", "exit_code": 0}, ""),
+        ({"state": "CANCELLED", "cancelled_by": "alice", "exit_code": 0}, ""),
+        ({"state": "PREEMPTED", "exit_code": 0}, ""),
+        ({"state": "OUT_OF_MEMORY", "exit_code": 0}, ""),
+        ({"state": "FAILED", "exit_code": 1}, ""),
+        ({"state": "FAILED", "exit_code": 3}, ""),
+        ({"state": "FAILED", "exit_code": 0, "exit_signal": 53}, ""),
+        ({"state": "FAILED", "exit_code": 0, "exit_signal": 6}, ""),
+        ({"state": "REQUEUED", "exit_code": 3}, ""),  # RequeueExit=3
+        ({"state": "FAILED", "exit_code": 0}, "python_traceback"),
+        ({"state": "REQUEUED", "exit_code": 0}, "watchdog_timeout"),
+        ({"state": "NODE_FAIL", "exit_code": 0}, "rank_stall"),
+    ],
+)
+def test_a_failed_prolog_says_nothing_of_a_job_that_began(make, named, end, kind):
+    """The Prolog that failed was another job's, or a person wrote that reason by hand."""
+    at = make.start + timedelta(seconds=9)
+    info = records.Severity.INFO
+    failed = make.event(at=at, kind="slurmd", code="prolog_failed", source="slurm", severity=info, detail={"job": 4242} if named else {})  # fmt: skip
+    wrote = [make.finding(kind, at=at)] if kind else []
+    attempt = make.attempt(**end, end_at=make.start + timedelta(seconds=10))
+    v = make.judge(failed, *wrote, attempt=attempt)
+    assert v.cause != "node_refused"
+    assert "Prolog" not in f"{v.summary} {v.next_step}"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"state": "REQUEUED", "exit_code": 0},
+        {"state": "NODE_FAIL", "exit_code": 1},
+        {"state": "FAILED", "exit_code": 0},
+        {"state": "FAILED", "exit_code": 1, "reason": "JobLaunchFailure"},
+    ],
+)
+def test_a_start_that_slurm_ended_as_it_drained_its_node_was_refused(make, end):
+    """Slurm's launch failure has a code of its own at times."""
+    at = make.start + timedelta(seconds=3)
+    info = records.Severity.INFO
+    failed = make.event(at=at, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
+    attempt = make.attempt(**end, end_at=make.start + timedelta(seconds=5))
+    assert make.judge(failed, attempt=attempt).cause == "node_refused"
 
 
 @pytest.mark.parametrize(
