@@ -17,6 +17,8 @@ from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
 _REFUSAL = timedelta(seconds=120)
+_ANSWERED_LATE = timedelta(seconds=30)
+"""The agent may refuse a start of no length this long after its recorded end."""
 _LONGEST_PROLOG = timedelta(seconds=60)
 """A start that lasted longer was past its Prolog, where nothing but a node's event speaks of one."""
 _AT_ONCE = timedelta(seconds=15)
@@ -25,7 +27,6 @@ _SLURMS_ENDS = frozenset({"REQUEUED", "NODE_FAIL", "BOOT_FAIL"})
 """States in which Slurm leaves a start whose Prolog failed, where it starts the job again or gives up the node."""
 _OF_THE_LAUNCH = frozenset({"slurm_launch_failed", "srun_error"})
 """Findings that a job's output may hold though its program never began."""
-_ANSWERED_LATE = timedelta(seconds=30)
 _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
