@@ -319,13 +319,15 @@ _OLD = r"(?:last|previous|earlier|old)"
 _LOG = r"(?:logs?|log ?file|output)"
 _RUN = r"(?:jobs?|runs?|attempts?)"
 _OLDER_LOG = re.compile(
-    rf"\W{{0,12}}(?:[\w.-]{{1,20}}\W{{1,3}}){{0,3}}?(?:(?:tail|end|lines|{_LOG})(?: output)? (?:of|from|in) (?:the |an |my |its )?{_OLD} {_RUN}(?:['\u2019]s)?(?: {_LOG})?"
+    rf"\W{{0,12}}(?:\w{{1,20}}\W{{1,3}}){{0,4}}?(?:(?:tail|end|lines|{_LOG})(?: output)? (?:of|from|in) (?:the |an |my |its )?{_OLD} {_RUN}(?:['\u2019]s)?(?: {_LOG})?"
     rf"|{_OLD} (?:{_RUN}(?:['\u2019]s)? )?{_LOG}(?: (?:of|from) .{{1,60}})?)"
     r"(?: \([^)\n]{1,60}\)| \S{0,12}\d\S{0,12})?(?:\s?:|\s?[=#*-]{2,})\s*$"
     r"|==> (?:\S{0,200}(?<![A-Za-z]))?(?:old|last|prev|previous)(?![A-Za-z])\S{0,100} <==$",
     re.IGNORECASE,
 )
 """A heading of an earlier run's log that the script prints."""
+_OLD_WORD = re.compile(rf"{_OLD}|prev", re.IGNORECASE)
+"""A word of every such heading: most lines have none."""
 _NEXT_PART = re.compile(
     r"\s{0,4}(?:={2,}>? ?\w|#{2,} ?\w|-{3,} ?\w.{0,100}-{3,}$|\+{1,4} \S)|.{0,20}\bend of .{0,30}\b(?:log|output)\b",
     re.IGNORECASE,
@@ -340,7 +342,7 @@ class OlderLog:
 
     def read(self, line: int, text: str) -> None:
         """A line of the log, in order."""
-        if _OLDER_LOG.match(text):
+        if _OLD_WORD.search(text) and _OLDER_LOG.match(text):
             self._began = line
         elif self._began and _NEXT_PART.match(text):
             self._began = 0
