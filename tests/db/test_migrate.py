@@ -6,11 +6,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import alembic.command
 import psycopg
 import pytest
 
 from probing_cluster.core import errors
 from probing_cluster.db import delivery, migrate, partitions, roles
+from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
 
 
@@ -75,6 +77,34 @@ def test_changed_sql_is_applied_again(postgres_url: str) -> None:
     assert migrate.upgrade(postgres_url).up_to_date
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT count(*) FROM ops.lemons").fetchone() == (0,)
+
+
+def test_stored_verdicts_lose_the_preemptors_name_and_owner(
+    postgres_url: str, store: store_module.Store
+) -> None:
+    """Whatever a user put into the name of a job; other verdicts stay."""
+    begins = "A job of higher priority took its place; the next to start there was job 289"
+    before = {
+        1: ("preempted", f"{begins} (bob's (secret) project, which had to start again, bob)."),
+        2: ("preempted", f"{begins} (a, b), which had to start again because of gpu_lost on n2."),
+        3: ("preempted", f"{begins}, which had to start again because of gpu_lost on n2."),
+        4: ("user_error", f"The program failed by itself: {begins} (a, b)."),
+    }
+    with store.engine.begin() as connection:
+        alembic.command.downgrade(migrate.config(connection), "log_read")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for job_id, (cause, summary) in before.items():
+            connection.execute(
+                "INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, confidence, summary, evidence, ruled_out,"
+                " next_step, author, rules_version, made_at) VALUES ('c', %s, now(), 1, %s, 'unknown', 'likely', %s, '{}', '{}', '', 'rules', '1', now())",
+                (job_id, cause, summary),
+            )
+    migrate.upgrade(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        after: dict[int, str] = dict(
+            connection.execute("SELECT job_id, summary FROM probing.verdict").fetchall()
+        )
+    assert after == {1: f"{begins}.", 2: f"{begins}.", 3: before[3][1], 4: before[4][1]}
 
 
 def test_a_server_too_old_is_refused(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
