@@ -15,11 +15,11 @@ _LOSSES = frozenset(
 )
 """How processes lose each other, also when one after the other ends as it should."""
 _WORK_DONE = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't))"
+    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b(?:job|run|program|simulation|work) ?[#:]? ?\d{1,4}\b(?! ?%)))"
     r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:done|finished|completed?|ended|over)\b)",
     re.IGNORECASE,
 )
-"""The program's own report that its work is over."""
+"""The program's own report that its work is over; the end of a job or a run with a number is that of a unit."""
 _OF_TOTAL = re.compile(r"(?<![\w./-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
 """A counter and its total."""
 

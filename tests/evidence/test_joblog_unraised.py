@@ -236,6 +236,15 @@ def test_an_executor_that_spark_replaced_is_no_cause() -> None:
     assert message(lost, job, EXITED) is not None
 
 
+@pytest.mark.parametrize("line", ["26/01/01 10:05:00 INFO DAGScheduler: Job 1 finished: collect at A.java:3, took 300.5 s", "Job 3 finished", "run #4 done"])  # fmt: skip
+def test_the_end_of_one_unit_is_not_that_of_the_whole_work(line: str) -> None:
+    """An error of the program before it stays, as does the loss of a peer below it."""
+    bad = "ValueError: shard 12 is corrupt"
+    assert message(*traceback(bad), line, "closing") == bad
+    assert message(THREAD, *traceback(bad, "_monitor"), line) == bad
+    assert message(*_LAST, line, _PEER) == _PEER
+
+
 LINKS = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
