@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog import grammar, labels, reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
 
 STEPS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line" for n in range(1, 401)]
@@ -198,6 +198,21 @@ def test_processes_that_lose_each_other_after_the_work_explain_nothing(over: str
 def test_a_loss_with_work_before_it_stays(line: str) -> None:
     assert message(*_LAST, line, _PEER, "uploaded the model") == _PEER
     assert message(*_LAST, "Training finished", line if "step" in line else "step 1/9", _PEER) == _PEER
+
+
+def test_a_line_above_many_losses_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of ranks may lose each other, and each loss asks for the same lines above it."""
+    n_read, bare = 0, labels.bare
+
+    def counted(line: int, text: str) -> grammar.Record:
+        nonlocal n_read
+        n_read += 1
+        return bare(line, text)
+
+    monkeypatch.setattr(labels, "bare", counted)
+    lost = [f"[rank{n}]: {_PEER} ({n})" for n in range(300)]
+    assert message(*lost) == lost[0].partition(": ")[2]
+    assert n_read < 3 * len(lost)
 
 
 def test_the_thread_that_pins_memory_may_lose_its_worker_after_the_last_step() -> None:
