@@ -645,6 +645,9 @@ def test_slurm_records_254_as_126(make):
     assert "126 (or 254, as of exit -2; its log names no command that could not be run)" in read
     shell = make.judge(denied, attempt=attempt).summary
     assert ("(of the shell: a command is not executable)" in shell, "254" in shell) == (True, False)
+    for words in ("PermissionError: [Errno 13] Permission denied: '/a'", "cp: cannot open '/a' for reading: Permission denied"):  # fmt: skip
+        own = make.finding("permission_denied", message=words, detail={"line": 5})
+        assert "254" in make.judge(own, attempt=attempt).summary
 
 
 def test_sigterm_needs_no_line_of_the_shell(make):
