@@ -141,12 +141,12 @@ def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
         n_sources=1,
         # Any user who may log on the node could have written it.
         cap=records.Confidence.LIKELY,
-        sentence=f"The Prolog of {first.node} failed before the job began{why}",
+        sentence=f"The Prolog of {first.node} failed before the job began there{why}",
         # A Prolog fails for any of the site's checks: a service, a GPU, a full disk.
         domain=None if lost else records.Domain.UNKNOWN,
         next_step=""
         if lost
-        else f"Run the site's Prolog by hand on {first.node}, and read the node's log of that time; the job itself had not begun.",
+        else f"Run the site's Prolog by hand on {first.node}, and read the node's log of that time; the job itself had not begun there.",
         explains=frozenset({"gpu_lost"}),
     )
 
