@@ -115,7 +115,7 @@ def test_a_steps_limit_that_the_script_outlived_explains_no_later_error(make):
     later = make.finding("python_exception", message="KeyError: 'lr'", detail={"role": "root", "domains": ["user_program"]})  # fmt: skip
     assert make.judge(event, later, attempt=make.attempt(exit_code=1)).cause == "user_error"
     other = make.finding("slurm_timeout", message=STEP_LIMIT.replace("4242", "4243"), detail=detail)
-    assert make.judge(other, attempt=make.attempt(exit_code=15)).cause == "rank_killed"
+    assert make.judge(other, attempt=make.attempt(exit_code=15)).cause == "user_error"
     whole = make.judge(event, attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=60.0))
     assert "The job reached its time limit" in whole.summary
 
