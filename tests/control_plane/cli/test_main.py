@@ -583,6 +583,20 @@ def test_bad_spans_are_refused(text: str) -> None:
         span.instant(text, clock.SYSTEM.now())
 
 
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [("today", "2026-11-22"), ("Yesterday", "2026-11-21"), ("2 days ago", "2026-11-20T14:02"), ("2d", "2026-11-20T14:02"), ("90 minutes ago", "2026-11-22T12:32")],
+)  # fmt: skip
+def test_days_in_words_are_times(text: str, at: str) -> None:
+    now = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
+    assert span.instant(text, now) == datetime.fromisoformat(at).replace(tzinfo=UTC)
+
+
+def test_what_is_no_time_is_answered_with_every_form() -> None:
+    with pytest.raises(errors.UsageError, match=r"today, yesterday .* 7d .* 2026-01-31T14:02Z"):
+        span.instant("monday", datetime(2026, 11, 22, tzinfo=UTC))
+
+
 @pytest.mark.parametrize("option", ["--partition", "--user"])
 def test_an_empty_name_is_refused(run: Run, history: list[str], option: str) -> None:
     """An empty shell variable would ask for everybody, and be answered with nothing."""
