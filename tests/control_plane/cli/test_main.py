@@ -803,6 +803,20 @@ def test_a_login_that_is_refused_is_no_database_that_is_away(
     assert "as the service's account, or with a login of your own" in err
 
 
+@pytest.mark.parametrize("act", ["start", "stop"])
+def test_a_server_that_a_url_names_is_said_to_be_whose(
+    act: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It need not be the caller's own: the socket's directory shows the account."""
+    path = tmp_path / "url.toml"
+    path.write_text(f'[database]\nurl = "postgresql:///probing?host={tmp_path}"\n')
+    assert main.main(["db", act, "--config", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert f"of {tmp_path.owner()}, which db start and db stop do not run" in err
+    assert "of your own" not in err
+    assert "settings that name its directory" in err
+
+
 def test_fleet_asks_whether_it_is_let_in_before_it_works(
     store: db_store.Store,
     tmp_path: Path,
