@@ -15,6 +15,7 @@ from probing_cluster.evidence.joblog.last_errors import (
     closing,
     error_line,
     exit_codes,
+    levels,
     lines_behind,
     links,
     sentences,
@@ -49,7 +50,6 @@ _HEADING_LINES = 2
 """asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
-"""A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _TRACED = 12
@@ -188,8 +188,10 @@ class TrailingErrors:
                 if (self._last is None or raced) and not listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
-                elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
-                    before = self._last
+                elif (before := self._last) is not None and (
+                    exit_codes.decides(word.message, before, over=self._over)
+                    or levels.ends_another(word, before, self._recent)
+                ):
                     self.hold(word)
                     self._gave_way = before
                 elif self._last is not None and self._is_of_transfer(word.message, self._last):
@@ -282,10 +284,8 @@ class TrailingErrors:
             return None
         if found.kind not in _LACKS and not found.detail.get("missing"):
             return None
-        if weak.kind == found.kind == "command_not_found":
-            return None  # the later one gave the script its exit code
-        if _PART_OF_PACKAGE.search(found.message):
-            return None
+        if weak.kind == found.kind == "command_not_found" or _PART_OF_PACKAGE.search(found.message):
+            return None  # of two commands, the later one gave the script its exit code
         self._weak = None
         return weak
 
