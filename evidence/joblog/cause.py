@@ -107,6 +107,13 @@ class CauseCandidates:
             self.held.append(finding)
             return
         best, begun = self.candidate, self._progress.units.begun > 0
+        if (
+            self.best is not None
+            and best
+            and self._progress.steps >= _STEPS
+            and progress.can_be_outlived(best)
+        ):
+            self._note(self.best, worked_on=True)
         of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
         if self.best is not None and self.is_open:
             if unexplained_end.is_own_statement(finding):

@@ -24,10 +24,11 @@ _DATE = re.compile(
 _NO_WORK = re.compile(
     r"error|exception|fail|retry|attempt|warn|abort|kill|traceback|timed? ?out|signal|frame #|File \"|NCCL|RCCL|gloo|"
     r"\b(?:load|download|fetch|extract|unpack|build|compil|tokeniz|convert|sav|writ|upload|resolv|collect|install|connect|import|map)\w{0,5}\b|"
-    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))",
+    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))"
+    r"|\bwait(?:ing|ed) (?:for|until)\b(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))|\bnot (?:yet )?(?:ready|up|available|reachable|running|responding)\b",
     re.IGNORECASE,
 )
-"""Other counters that grow: errors, retries, shards loaded, processes that end one by one."""
+"""Other counters that grow: errors, retries, seconds of waiting, shards loaded, processes that end one by one."""
 _LISTED_CODE = re.compile(
     r"\s{0,8}\d{1,7} \|(?= .{0,400}[;(){}\"#])|\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']|\s{0,8}\d{1,4}\s{1,4}(?:/\S{1,400}\(\S{0,400}\) ?\[0x|0x[0-9a-f]{4,16}\b)"
 )
