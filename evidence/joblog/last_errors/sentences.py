@@ -194,7 +194,7 @@ _POINTS = re.compile(
 )
 _SAYS_NOTHING = re.compile(
     r"[\W\d]*+(?:(?:fatal|critical|errors?|exceptions?|failures?|the|an?|this|your|some|one|more|or|and|there|it|run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|solver|process|task|command|application|code"
-    r"|failed|fails|aborted|aborting|abort|crashed|stopped|stopping|halted|terminated|exiting|exited|ended|finished|completed|complete|finish|unsuccessful(?:ly)?|abnormally|prematurely|unexpectedly|has|have|had|been|was|were|is|are|did|could|not|with|by|due|to|because|of|an|in|during|occurred|found|detected|encountered|happened|please|for|details?|information|reasons?)\b[\W\d]*+){0,24}+\Z",
+    r"|failed|fails|aborted|aborting|abort|crashed|stopped|stopping|halted|terminated|exiting|exited|ended|finished|completed|complete|finish|unsuccessful(?:ly)?|abnormally|prematurely|unexpectedly|has|have|had|been|was|were|is|are|did|could|not|with|by|due|to|because|of|an|in|during|occurred|found|detected|encountered|happened|please|for|details?|information|reasons?|[\w.-]{1,40}(?=:))\b[\W\d]*+){0,24}+\Z",
     re.IGNORECASE,
 )
 """Words of a bad end, none of which is a reason."""
