@@ -24,7 +24,7 @@ _DATE = re.compile(
 _NO_WORK = re.compile(
     r"error|exception|fail|retry|attempt|warn|abort|kill|traceback|timed? ?out|signal|frame #|File \"|NCCL|RCCL|gloo|"
     r"\b(?:load|download|fetch|extract|unpack|build|compil|tokeniz|convert|sav|writ|upload|resolv|collect|install|connect|import|map)\w{0,5}\b|"
-    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))"
+    r"(?:\b|_)(?:(?:mpi)?ranks?|pid|proc(?:ess(?:es|ors?)?)?|workers?|nodes?|tasks?|instances?|cpus?|pes?|partitions?|(?:sub)?domains?|replicas?|containers?|threads?|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))"
     r"|\bwait(?:ing|ed) (?:for|until)\b(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))|\bnot (?:yet )?(?:ready|up|available|reachable|running|responding)\b",
     re.IGNORECASE,
 )
