@@ -107,13 +107,6 @@ class CauseCandidates:
             self.held.append(finding)
             return
         best, begun = self.candidate, self._progress.units.begun > 0
-        if (
-            self.best is not None
-            and best
-            and self._progress.steps >= _STEPS
-            and progress.can_be_outlived(best)
-        ):
-            self._note(self.best, worked_on=True)
         of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
         if self.best is not None and self.is_open:
             if unexplained_end.is_own_statement(finding):
@@ -264,6 +257,8 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
+            elif self._progress.steps == _STEPS:
+                self._note(self.best, worked_on=True)
             return
         raised = best.kind in ("python_exception", "import_error")
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
@@ -298,7 +293,7 @@ class CauseCandidates:
         if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
             self._survived()
             return
-        if not self._exited and progress.succeeded(record.text):
+        if not self._exited and progress.succeeded(record.text, best.message):
             self._survived(doubted=self.best)
             return
         if self._progress.after_line(record.text, live=overwritten or record.dated):

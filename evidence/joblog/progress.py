@@ -299,9 +299,9 @@ _SUCCEEDED = re.compile(
 )
 
 
-def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray, Spark) or configure reports that its work ended well."""
-    return _SUCCEEDED.search(text) is not None
+def succeeded(text: str, error: str = "") -> bool:
+    """Whether a launcher (torchrun, DeepSpeed, Ray, Spark) or configure reports that its work ended well after `error`."""
+    return _SUCCEEDED.search(text) is not None and not units.ends_main(error)
 
 
 _SUCCESS = re.compile(

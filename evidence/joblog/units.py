@@ -75,6 +75,7 @@ _LEFT_OUT = re.compile(
     r"(?<!not )\b(?:skip(?:ping|ped)|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
     re.IGNORECASE,
 )
+_ENDS_MAIN = 'Exception in thread "main" '
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|restart(?:ed|ing|[ _]count\W{1,3}[1-9]))\b", re.IGNORECASE
 )
@@ -84,12 +85,17 @@ _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 def reports_recovery(text: str) -> bool:
     """Whether the line reports that the program goes on."""
     goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
-    return goes_on and not _ADVICE.search(text)
+    return goes_on and not _ADVICE.search(text) and not ends_main(text)
+
+
+def ends_main(text: str) -> bool:
+    """Whether an exception ended the main thread of a JVM, whatever it says: the program's result is bad."""
+    return _ENDS_MAIN in text
 
 
 def _is_caught(text: str) -> bool:
     """Whether the line reports what the program leaves out, or tries again, because of an error."""
-    return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text)
+    return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text) and not ends_main(text)
 
 
 def _unit(text: str) -> tuple[str, str] | None:
@@ -117,7 +123,7 @@ class Units:
         heads = [i for i, line in enumerate(before) if grammar.TRACEBACK in line]
         above = before[heads[-1] - 1 if heads else -1] if before and heads != [0] else ""
         failed = _FAILED_UNIT.search(above) or (_COMPLAINS.search(above) and _is_caught(above))
-        self._caught = bool(failed) or _is_caught(error)
+        self._caught = bool(failed) or (not heads and _is_caught(error))
         """Whether the program, or the harness, reported that it caught the error."""
         self._of_r = _OF_R.match(error) is not None
         self._exited = False
