@@ -24,8 +24,8 @@ _DATE = re.compile(
 _NO_WORK = re.compile(
     r"error|exception|fail|retry|attempt|warn|abort|kill|traceback|timed? ?out|signal|frame #|File \"|NCCL|RCCL|gloo|"
     r"\b(?:load|download|fetch|extract|unpack|build|compil|tokeniz|convert|sav|writ|upload|resolv|collect|install|connect|import|map)\w{0,5}\b|"
-    r"(?:\b|_)(?:(?:mpi)?ranks?|pid|proc(?:ess(?:es|ors?)?)?|workers?|nodes?|tasks?|instances?|cpus?|pes?|partitions?|(?:sub)?domains?|replicas?|containers?|threads?|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))"
-    r"|\bwait(?:ing|ed) (?:for|until)\b(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))|\bnot (?:yet )?(?:ready|up|available|reachable|running|responding)\b",
+    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))"
+    r"|^(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s)).*\bwait(?:ing|ed) (?:for|until)\b",
     re.IGNORECASE,
 )
 """Other counters that grow: errors, retries, seconds of waiting, shards loaded, processes that end one by one."""
@@ -50,10 +50,11 @@ _SERVED = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
 _IDLE = re.compile(
-    r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|[KMGT]i?B\b",
+    r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|not (?:yet )?(?:ready|up|available|reachable|running|responding)\b|[KMGT]i?B\b"
+    r"|(?:\b|_)(?:(?:mpi)?rank|task|worker|node|proc|process(?:es|or)?|instance|cpu|pe|partition|(?:sub)?domain|container|thread|replica)s?(?=\D{0,3}\d)",
     re.IGNORECASE,
 )
-"""Values that grow even if the program stands still."""
+"""Values that grow even if the program stands still, and parts of a parallel job, which end side by side."""
 _GREW = 2
 """Lines mean progress if their first number grew at least so often before the error,"""
 _GREW_LONG = 20

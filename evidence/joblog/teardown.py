@@ -15,7 +15,7 @@ _LOSSES = frozenset(
 )
 """How processes lose each other, also when one after the other ends as it should."""
 _WORK_DONE = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|be|half|part(?:ial|ly)\w{0,2}|nearly|almost|reading|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b\d{1,2}(?:\.\d{1,4})?\s?% ?(?:done|finished|completed?)\b))"
+    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|be|half|part(?:ial|ly)\w{0,2}|nearly|almost|first|second|third|next|each|every|another|reading|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b\d{1,2}(?:\.\d{1,4})?\s?% ?(?:done|finished|completed?)\b))"
     r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:(?:done|finished|completed?|ended)\b(?!\W{0,3}\d{1,2}(?:\.\d{1,4})? ?%)|over(?=\W{0,6}$|[.!,;])))",
     re.IGNORECASE,
 )
@@ -34,7 +34,7 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     over = False
     for line in reversed(before):
         text = labels.bare(0, line).text
-        over = _WORK_DONE.match(text) is not None
+        over = _WORK_DONE.match(text) is not None and not (_OF_TOTAL.search(text) and not _is_complete(text))
         if over or progress.is_progress(text):
             over = over or (finding.detail.get("thread") is True and _is_complete(text))
             break

@@ -254,6 +254,13 @@ def test_the_end_of_a_pipe_or_of_a_monitor_is_no_cause(line: str) -> None:
     assert first(["epoch 3/3 loss 3.9", "training complete", line, "job ok"]) == 0
 
 
+@pytest.mark.parametrize(
+    "command", ["./watch.py --all", "top-down --train", "bin/tail.sh", "sleep_study x.in"]
+)
+def test_a_program_called_like_a_monitor_is_none(command: str) -> None:
+    assert first(["epoch 3/3 loss 3.9", f"./run.sh: line 8: 4711 Killed                  {command}"]) == 2
+
+
 def test_what_a_tagged_chat_quotes_is_no_error() -> None:
     """A traceback that a user asks about, line by line."""
     question = [f"[bot] user> {line}" for line in ("What does this mean?", *RAISED)]

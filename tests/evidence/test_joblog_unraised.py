@@ -194,7 +194,7 @@ def test_processes_that_lose_each_other_after_the_work_explain_nothing(over: str
     assert message(*_LAST, over, _PEER, ended) == ended
 
 
-@pytest.mark.parametrize("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1", "Training over 8 nodes", "training on 4 nodes", "Run over all subjects", "work is to be done by 4 tasks", "training done 30 %", "training half done", "run finished reading"])  # fmt: skip
+@pytest.mark.parametrize("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1", "Training over 8 nodes", "training on 4 nodes", "Run over all subjects", "work is to be done by 4 tasks", "training done 30 %", "training half done", "run 3 of 10 done", "The first run is done.", "run finished reading"])  # fmt: skip
 def test_a_loss_with_work_before_it_stays(line: str) -> None:
     assert message(*_LAST, line, _PEER, "uploaded the model") == _PEER
     assert message(*_LAST, "Training finished", line if "step" in line else "step 1/9", _PEER) == _PEER
