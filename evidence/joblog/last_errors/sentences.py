@@ -192,7 +192,7 @@ _POINTS = re.compile(
     r"(?:(?:[\w./-]{1,60} )?(?:logs?|logfiles?|error (?:files?|logs?)|(?:error )?messages?|outputs?|stderr|stdout|errors? (?:above|below))\b|above\b|below\b|\S{1,200}\.(?:log|err|out)\b)[^:]{0,100}$",
     re.IGNORECASE,
 )
-_SAYS_NOTHING = re.compile(
+_WITHOUT_REASON = re.compile(
     r"[\W\d]*+(?:(?:fatal|critical|errors?|exceptions?|failures?|the|an?|this|your|some|one|more|or|and|there|it|run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|solver|process|task|command|application|code"
     r"|failed|fails|aborted|aborting|abort|crashed|stopped|stopping|halted|terminated|exiting|exited|ended|finished|completed|complete|finish|unsuccessful(?:ly)?|abnormally|prematurely|unexpectedly|has|have|had|been|was|were|is|are|did|could|not|with|by|due|to|because|of|an|in|during|occurred|found|detected|encountered|happened|please|for|details?|information|reasons?|[\w.-]{1,40}(?=:))\b[\W\d]*+){0,24}+\Z",
     re.IGNORECASE,
@@ -206,7 +206,7 @@ def points_elsewhere(text: str) -> bool:
     return (
         found is not None
         and len(text) <= _MAX_CHARS
-        and _SAYS_NOTHING.match(text[: found.start()]) is not None
+        and _WITHOUT_REASON.match(text[: found.start()]) is not None
     )
 
 
