@@ -380,11 +380,6 @@ def test_a_pmi_descriptor_that_the_process_does_not_have_is_the_jobs_own_fault(
     assert _cause(*_WORK, *lines).domains == domains
 
 
-def test_mpi_that_fails_while_it_starts_ended_its_process_and_waited_for_nobody() -> None:
-    found = _cause("*** An error occurred in MPI_Init_thread", "*** on a NULL communicator")
-    assert (found.kind, found.role) == ("process_aborted", LineRole.EXIT)
-
-
 def test_open_mpi_without_a_way_between_two_processes_is_named_where_its_message_is_cut() -> None:
     lines = [_RULE, "At least one pair of MPI processes are unable to reach each other for", "MPI communic"]
     assert _cause(*_WORK, *lines).line == len(_WORK) + 2

@@ -62,13 +62,13 @@ _ABORT = re.compile(
     r"|^application called MPI_Abort\(.{1,60}\) - process (?P<process>\d{1,8})$"
 )
 _FATAL_CALL = re.compile(
-    r"\*{3} An error occurred in P?MPI_\w{2,60}|\d{1,8} more process(?:es)? ha(?:s|ve) sent help message help-mpi-errors\.txt / mpi_errors_are_fatal$"
+    r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}|\d{1,8} more process(?:es)? ha(?:s|ve) sent help message help-mpi-errors\.txt / mpi_errors_are_fatal$"
 )
 """Open MPI's first line of an error that ends the processes; its class follows and is more precise if the caller's arguments are wrong."""
 _CALL_ENDED = "A call of MPI failed and ended the processes: by an error of its own, of its arguments, or of the network below it."
 _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
-    r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|daemon has unexpectedly failed after launch|pair of MPI processes are unable to reach each other\b"
+    r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch|pair of MPI processes are unable to reach each other\b"
     r"|unable to reliably start one or more daemons|MPI startup\(\): \w{1,20} fabric is not available",
     re.IGNORECASE,
 )
@@ -338,13 +338,6 @@ def _abort(found: re.Match[str], record: Record, _context: JoblogContext) -> Job
     return make(FACTS, "process_aborted", record, rank=rank, detail=detail)
 
 
-def _fatal_call(found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
-    if "MPI_Init" in found[0] and (missing := _missing_component(record, context)):
-        return missing
-    fields: dict[str, Any] = {"role": LineRole.EXIT, "domains": ALL_DOMAINS, "meaning": _CALL_ENDED}
-    return make(FACTS, "process_aborted", record, **fields)
-
-
 def _lost(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
     return make(FACTS, "peer_lost", record, host=found["host"])
 
@@ -367,7 +360,10 @@ _RULES: tuple[rules.Rule, ...] = (
     (_MPICH.search, _mpich),
     (_START.search, _start),
     (_ABORT.search, _abort),
-    (_FATAL_CALL.search, _fatal_call),
+    (
+        _FATAL_CALL.search,
+        rules.always(FACTS, "process_aborted", role=LineRole.EXIT, domains=ALL_DOMAINS, meaning=_CALL_ENDED),
+    ),
     (_BADLY.search, rules.always(FACTS, "task_exit", detail={"of_launcher": True})),
     (_LOST.search, _lost),
 )
