@@ -15,6 +15,8 @@ from probing_cluster.evidence.kernel.grammar import KernelFinding
 
 LogKind = Literal["kernel", "joblog"]
 _LOOK_AT_LINES = 400
+_FENCE = "```"
+"""Opens and closes a quotation on a page; a kernel log has none."""
 _LOOK_AT_BYTES = 2000
 _SURE_FRAC = 0.5
 """Of a kernel log at least so many lines have its form."""
@@ -115,16 +117,19 @@ def _margin(batch: list[bytes]) -> bytes:
 
 
 def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
-    reader, sieve = kernel.KernelReader(), blocks.TriggerSieve(kernel.TRIGGERS)
-    start, margin = 1, None
+    reader, sieve = kernel.KernelReader(), blocks.TriggerSieve((*kernel.TRIGGERS, _FENCE))
+    start, margin, fences, copied = 1, None, 0, False
     for batch in batches:
         margin = _margin(batch) if margin is None else margin
         done = start
         for index in sieve.hits(batch):
-            found = reader.read_line(batch[index].removeprefix(margin).decode("utf-8", "replace"))
+            line, text = start + index, batch[index].removeprefix(margin).decode("utf-8", "replace")
+            if text.startswith(_FENCE):
+                copied, fences = copied or line == 1, fences + 1
+            quoted = fences % 2 == 1 and not (copied and fences == 1)
+            found = None if quoted else reader.read_line(text)
             if found is None:
                 continue
-            line = start + index
             if all_lines:
                 yield from _none(done, line)
             yield kernel_json(line, found[1])

@@ -21,20 +21,7 @@ MAX_LINE_CHARS = 16384
 """Longer lines are cut: the message that matters is at the front."""
 _MAX_LAYERS = 12
 _MAX_REPEAT = 10**9
-_FACILITIES = (
-    "kern",
-    "user",
-    "mail",
-    "daemon",
-    "auth",
-    "syslog",
-    "lpr",
-    "news",
-    "uucp",
-    "cron",
-    "authpriv",
-    "ftp",
-)
+_FACILITIES = ("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp")  # fmt: skip
 _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 KERNEL_TAGS = frozenset({"kernel", "kern"})
 KERNEL_FACILITY, _USER_FACILITY = 0, 1
@@ -119,8 +106,10 @@ _UPTIME = _pattern(
 _ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12}|[TC]\d{1,9})\s*\][ ]{1,2}")
 """Times that were blanked out or, up to the task or CPU behind them, cut off before a log was published."""
 _STAMP = _pattern(r"\s*\[(?P<when>[^\s\]\[][^\]\[]{7,40}[\dZ])\]:?[ ]?")
-_HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
-"""`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came."""
+_HUMAN = _pattern(
+    r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?|\[\d\d:\d\d:\d\d\]\[(?P<host>[a-z][\w.-]{0,62}\d)\][ ]?"
+)
+"""`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came; a Cray's console the clock and the node."""
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
@@ -209,7 +198,8 @@ def _dmesg(line: PrefixedLine, text: str) -> PrefixedLine | None:
         at = dates.parse(found["when"], None) or line.at
         return replace(line, at=at, message=text[found.end() :], stamped=True, contained=False)
     if found := _HUMAN.match(text) or _ELIDED.match(text):
-        return replace(line, message=text[found.end() :], stamped=True)
+        host = found.groupdict().get("host") or line.host
+        return replace(line, host=host, message=text[found.end() :], stamped=True)
     return None
 
 

@@ -251,7 +251,8 @@ WORLD_GROUP_NAMES = frozenset({None, "default_pg", "0"})
 
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
-    if other.detail.get("pmi") and best.kind == "rendezvous_failed" and other.line > best.line:
+    started = best.kind == "rendezvous_failed" or best.detail.get("launcher") == "mpi"
+    if other.detail.get("pmi") and started and other.line > best.line:
         detail = {**best.detail, "launcher": "mpi"}
         best = replace(best, kind=other.kind, role=LineRole.ROOT, detail=detail)
         return replace(best, domains=other.domains, meaning=other.meaning)

@@ -271,7 +271,8 @@ class JobLogReader:
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
         return (
-            self._cut is not None
+            line == 1  # shows whether the log was copied from a page
+            or self._cut is not None
             or bool(self._tracebacks)
             or self._context.expects(line)
             or self._step_output.inside(line)

@@ -15,6 +15,7 @@ from probing_cluster.evidence.joblog import mention
 
 TRIGGERS = (
     "<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "==> ",
+    " see:", " get:", " hit:", " receive:", " encounter:", " into:", " like:", " this:", " as:", " these:",
     *(f"{age} {what}" for age in ("ast", "revious", "arlier", "old") for what in ("job", "run", "attempt", "log", "output")),
 )  # fmt: skip
 _OPENS = re.compile(
@@ -42,6 +43,11 @@ _OTHERS_LOG = re.compile(
 _TRACED = re.compile(r"\s{0,8}\+{1,8} \S")
 _QUESTION = re.compile(r"\s{0,4}#{2,6} ?(?:input|instruction|prompt|question|context)s?:\s*$", re.IGNORECASE)
 _QUESTION_LINES = 12
+_ANNOUNCES = re.compile(
+    r".{0,300}\b(?:(?:errors?|messages?|lines?|output) (?:such as|like)(?: this| these)?|you\b.{0,200}\b(?:see|get|hit|receive|encounter|run into)(?: something)?(?: like)?(?: this| these)?):$",
+    re.IGNORECASE,
+)
+"""A sentence of a guide that announces an example of an error."""
 _ANSWER = re.compile(r"\s{0,4}#{2,6} ?\w|-{3,}|={3,}")
 """A line that ends the text below such a heading."""
 _TURN = re.compile(r".{0,200}<\|(?:im_start|start_header_id|start_of_turn)\|>")
@@ -76,7 +82,8 @@ class HereDocument:
         """Whether the line stands in one; a line that opens one does not."""
         over, empty = _OVER.get(self._word), line > self._last + 1
         self._last = line
-        if over is not None and (over(text) or (empty and self._word == "question")):
+        ends = empty and line > self._began + _EMPTY_LINES.get(self._word, _MAX_LINES)
+        if over is not None and (over(text) or ends):
             self._open(0, "")
         if self.inside(line):
             if (
@@ -96,6 +103,9 @@ class HereDocument:
         if text.startswith("Help on ") and _HELP.match(text):
             self._open(line, "help")
             return True
+        if text.endswith(":") and _ANNOUNCES.match(text) and mention.foreign_words(text) >= _SENTENCE_WORDS:
+            self._open(line, "example", _QUESTION_LINES)
+            return False
         if "### " in text and _QUESTION.match(text):
             self._open(line, "question", _QUESTION_LINES)
             return False
@@ -147,10 +157,13 @@ _OVER: dict[str, Callable[[str], bool]] = {
     "help": lambda text: _HELP_LINE.match(text) is None,
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
+    "example": lambda text: text.startswith("Traceback ("),
     "commit": lambda text: _COMMIT_LINE.match(text) is None,
     "turn": lambda text: _CLOSING_QUOTE.fullmatch(text.strip()) is not None,
 }
 """How texts without an end marker of their own end; a here-document's marker stands in the script."""
+_EMPTY_LINES = {"question": 0, "example": 2}
+"""Texts that end at an empty line, and how many lines below their heading one may be part of them."""
 
 
 _OPTION = re.compile(

@@ -57,3 +57,14 @@ def test_a_flood_of_a_jobs_errors_is_not_held() -> None:
     assert next(found)["kind"] == "python_exception"
     assert kinds == ["joblog"]
     assert next(flood, None) is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "is_found"),
+    [(["A rule for this line:", "```"], False), (["```"], True), (["Text", "```", "old", "```"], True)],
+    ids=["quoted by a page", "a copied log", "below a quotation"],
+)
+def test_a_kernel_line_that_a_page_quotes_is_none(before: list[str], *, is_found: bool) -> None:
+    lines = [*before, "[   12.345678] EXT4-fs (sda1): Remounting filesystem read-only", "```"]
+    found = list(classify.classify_stream([line.encode() for line in lines], "kernel"))
+    assert bool(found) is is_found

@@ -364,3 +364,56 @@ def test_a_host_that_loses_its_peer_explains_no_end_on_another(first: list[str],
     assert (found.line, found.kind) == (1, kind)
     here = _LOST.replace("nb", "na")
     assert _cause("na: [na:60] Signal: Aborted (6)", here).kind == "peer_lost"
+
+
+@pytest.mark.parametrize(
+    ("reason", "domains"),
+    [
+        ("Bad file descriptor", ("user_program",)),
+        ("Broken pipe", ("user_program", "system_software")),
+    ],
+)
+def test_a_pmi_descriptor_that_the_process_does_not_have_is_the_jobs_own_fault(
+    reason: str, domains: tuple[str, ...]
+) -> None:
+    lines = ["[cli_7]: write_line error; fd=9 buf=:cmd=get_appnum", ":", f"system msg for write_line failure : {reason}"]  # fmt: skip
+    assert _cause(*_WORK, *lines).domains == domains
+
+
+def test_open_mpi_without_a_way_between_two_processes_is_named_where_its_message_is_cut() -> None:
+    lines = [_RULE, "At least one pair of MPI processes are unable to reach each other for", "MPI communic"]
+    assert _cause(*_WORK, *lines).line == len(_WORK) + 2
+
+
+_BOX = ["=" * 40, "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "=   PID 77 RUNNING AT n4", "=   EXIT CODE: 3", "=" * 40]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "kind"),
+    [
+        ([], 4, "task_exit"),
+        (["Fatal error: no cells in region solid"], 1, "program_error"),
+        (["[mpiexec@n4] Sending Ctrl-C to processes as requested", "[mpiexec@n4] Press Ctrl-C again to force abort"], 1, "interrupted"),
+    ],
+    ids=["alone", "the program's words", "Ctrl-C"],
+)  # fmt: skip
+def test_the_box_of_mpiexec_about_an_exit_gives_no_reason(before: list[str], line: int, kind: str) -> None:
+    found = _cause(*_WORK, *before, *_BOX)
+    assert (found.line - len(_WORK), found.kind) == (line, kind)
+
+
+def test_a_persons_interruption_of_srun_is_found() -> None:
+    found = list(reader.read([*_WORK, "^Csrun: sending Ctrl-C to StepId=91.0"]))
+    assert [f.kind for f in found] == ["interrupted"]
+
+
+def test_a_communicator_used_too_early_is_the_cause_whatever_nccl_prints_below() -> None:
+    early = "n2:40:40 [2] init.cc:310 NCCL WARN Attempt to use communicator before the previous operation returned ncclSuccess"
+    below = [f"n2:40:41 [{n}] NCCL INFO [Service thread] Connection closed by localRank {n}" for n in range(6)]  # fmt: skip
+    found = _cause(early, *below)
+    assert (found.kind, found.line) == ("nccl_invalid_usage", 1)
+
+
+def test_a_death_whose_words_a_page_set_bold_is_one() -> None:
+    found = _cause(*_WORK, "/var/spool/job7/slurm_script: line 9: 413 **Bus error**   (core dumped) ./solve")
+    assert found.kind == "bus_error"

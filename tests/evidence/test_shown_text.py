@@ -31,8 +31,10 @@ def first(text: str) -> str | None:
         f"### prompt 0: What does an error look like?\n### answer 0:\nA typical one reads\n\n{TRACE}\n{FRAME}\nKeyError: 'lr'\n\nand that is all.\n### prompt 1: Say two.\n### answer 1:\nTwo.\n### prompt 2: Say three.\n### answer 2:\nThree.\n### prompt 3: Done?\n### answer 3:\nDone.",
         "*** JOB N ON h CANCELLED AT .. DUE TO TIME LIMIT ***                 1873  10.2",
         "inject: Input/output error\ninject: Stale file handle\nparser recognised both",
+        "The kernel stops what takes too much. Then you will find an error such as this:\n\nslurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.0\n\nAsk for more.",
+        "Your nodes train well on their own, but together you hit:\nRuntimeError: NCCL communicator was aborted on rank 3.\nWatchdog caught collective operation timeout",
     ],
-    ids=["help", "a pattern", "codes", "a page's entry", "a label", "code alone", "counts", "html", "a report", "a chat", "answers", "a sum", "injected"],
+    ids=["help", "a pattern", "codes", "a page's entry", "a label", "code alone", "counts", "html", "a report", "a chat", "answers", "a sum", "injected", "such as", "you hit"],
 )  # fmt: skip
 def test_what_explains_an_error_is_none(text):
     assert first(text) is None
@@ -45,6 +47,9 @@ def test_what_explains_an_error_is_none(text):
         (f"loading weights from C:\\data\\new\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
         ("error:\n            ValueError: no such axis", "            ValueError: no such axis"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+        (f"Of the kernels that were made for you the slow ones you see:\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
+        ("Of the nodes in your list there are some like this:\nn1 n2\n\nRuntimeError: no node left", "RuntimeError: no node left"),
+        ("The settings file you gave us makes an error like this:\n\nlr = 'x'\n\nRuntimeError: wrong rate", "RuntimeError: wrong rate"),
         ("train.py: error: unrecognized arguments: --lr", "train.py: error: unrecognized arguments: --lr"),
     ],
 )  # fmt: skip
@@ -94,3 +99,10 @@ def test_the_heading_that_ends_an_older_log_is_read_where_ordinary_lines_are_ski
     engine = reader.JobLogReader()
     found = [*sifted.Sieve().feed(engine, 1, text.encode().split(b"\n")), *engine.close()]
     assert [(f.line, "goes_on" in f.detail) for f in found if f.first_cause] == [(6, False)]
+
+
+def test_the_marks_of_a_quoted_log_come_off_where_its_first_line_has_no_words_of_an_error():
+    text = "> step 1\n> step 2\n> [mpiexec@n1] HYDT_poll (tools/poll.c:7): tm_poll(event) failed with TM error 17"
+    engine = reader.JobLogReader()
+    found = [*sifted.Sieve().feed(engine, 1, text.encode().split(b"\n")), *engine.close()]
+    assert [(f.line, f.kind) for f in found if f.first_cause] == [(3, "slurm_launch_failed")]

@@ -68,17 +68,18 @@ _FATAL_CALL = re.compile(
 _CALL_ENDED = "A call of MPI failed and ended the processes: by an error of its own, of its arguments, or of the network below it."
 _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
-    r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch"
+    r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch|pair of MPI processes are unable to reach each other\b"
     r"|unable to reliably start one or more daemons|MPI startup\(\): \w{1,20} fabric is not available",
     re.IGNORECASE,
 )
 _PMI = re.compile(
-    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|PMI[2X]? init\b|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)",
+    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|PMI[2X]? init\b|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)"
+    r"|^system msg for write_line failure : Bad file descriptor",
     re.IGNORECASE,
 )
-"""The part of MPI's error stack that asks the launcher for the process's rank."""
+"""The part of MPI's error stack that asks the launcher for the process's rank; a descriptor that the process itself does not have."""
 _STACK_LINES = 12
-_NO_PMI = "MPI could not start: the program found no PMI of its kind. It was started by a launcher that its MPI was not built for (see srun --mpi)."
+_NO_PMI = "MPI could not start: the program found no PMI of its kind, or had closed its connection. It was mostly started by a launcher that its MPI was not built for (see srun --mpi)."
 _MPICH = re.compile(
     r"(?:^|MPICH ERROR \[Rank (?P<rank>\d{1,8})\] .{0,160} - Abort\(-?\d{1,10}\)(?: \(rank .{1,40}\))?: )MPIDI?_CRAY_\w{1,40}: \S"
 )
@@ -291,6 +292,8 @@ def _not_started(found: re.Match[str], record: Record, context: JoblogContext) -
         return rules.NEXT
     if missing := _missing_component(record, context):
         return missing
+    if found[0].startswith("write_line"):
+        context.mpi_start_line = record.line
     # The runtime logs errors of lower layers, which it often survives.
     detail = {"launcher": "mpi"} | ({"weak": True} if found["runtime"] else {})
     own, meaning = None, _MEANING_LAUNCH
@@ -379,11 +382,11 @@ FAMILY = grammar.LogFamily(
         "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
         "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
         "error occurred in PMPI_", "Abort(", "MPIDI_CRAY", "MPID_CRAY", "mpi_errors_are_fatal", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
-        "No components were able", "parameter given to a command line", "has unexpectedly", "unable to reliably start", "processes failed to start",
+        "No components were able", "parameter given to a command line", "has unexpectedly", "unable to reliably start", "unable to reach each", "processes failed to start",
         "lost communication", "Remote daemon", "enough slots", "are already filled",
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
         "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR", "_ERROR_LOG",
-        "PMIX ERROR", "MPI startup()", "PRTE ERROR", "direct launched", "write_line error", "UCX",
+        "PMIX ERROR", "MPI startup()", "PRTE ERROR", "direct launched", "write_line ", "UCX",
         "pml_ucx.c", "btl_tcp", "selected pml ", "terminated badly", "A requested component",
     ),
     read=read,

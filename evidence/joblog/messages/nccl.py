@@ -269,6 +269,8 @@ _GOES_ON = re.compile(
 _OWN_USE = re.compile(
     r"\b(?:[Ii]nvalid|improper|mismatch\w{0,4}|[Mm]ismatched|incompatible|not (?:allowed|compatible|initialized|a valid)|must (?:be|have|pass|provide)|should not be called|cannot be|is NULL|same GPU|out of range|exceeds|different)\b"
 )
+_NOT_READY = re.compile(r"Attempt to use communicator before the previous operation returned\b")
+"""Of a communicator that does not block: the program did not wait until it was ready."""
 _OWN_NOTE = "NCCL warns of an error of its own and says nothing more; its text is the only reason at hand."
 
 
@@ -295,6 +297,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_NOT_THERE.search, rules.always(FACTS, "nccl_warning")),
     (_TOPOLOGY.search, rules.always(FACTS, "nccl_system_error", domains=SOFTWARE, meaning=_NO_TOPOLOGY)),
     *((pattern.search, rules.always(FACTS, kind)) for kind, pattern in _TEXTS),
+    (_NOT_READY.search, rules.always(FACTS, "nccl_invalid_usage", role=LineRole.SYMPTOM)),
     (_SENTENCE.match, _other),
 )
 

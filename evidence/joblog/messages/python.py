@@ -159,9 +159,9 @@ _INTERRUPTS = frozenset(
 _INTERRUPTED = re.compile(
     r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
     r"|\bKeyboard interrupt(?:ion)?[.,!:;]|\b(?:[Tt]raining|[Rr]un|[Jj]ob|[Pp]rogram|[Ee]xecution|[Ee]valuation|[Pp]rocess) (?:was )?(?:interrupted|stopped|cancelled|aborted) by (?:the )?user\b"
-    r"|\b(?:Ctrl|CTRL|Control)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
+    r"|\b(?:Ctrl|CTRL|Control)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b|\b[Ss]ending Ctrl-C to (?:processes|StepId|job|task)\b"
 )
-"""Messages of programs that were interrupted."""
+"""Messages of programs and launchers that were interrupted."""
 _WAITED = frozenset({
     "TimeoutError", "Timeout", "ReadTimeout", "ConnectTimeout", "TimeoutException", "GetTimeoutError", "RpcTimeout",
 })  # fmt: skip
