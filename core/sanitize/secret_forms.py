@@ -48,12 +48,16 @@ _PREFIXED = re.compile(
     rf"(?P<name>{'|'.join(f'{literals.any_of(prefixes)}(?={form})' for form, prefixes in _FORMS.items())})[\w-]+(?:[+/](?=[\w+/-]{{16}})[\w-]*)*(?:\.[\w-]+){{0,2}}"
 )
 """A prefix is looked at with no character taken: one without a key hides no key that begins behind it."""
+_S = r"\\?/"
+"""A slash; some writers of JSON put a backslash in front of it."""
 _HOOK = re.compile(
-    r"(?P<name>hooks\.slack(?:-gov)?\.com(?::\d{1,5})?/(?:services|workflows|triggers)/(?:[TE]\w{2,16}/\w{1,24}/)?"
-    r"|(?<=/services/)T[A-Z0-9]{7,12}/B[A-Z0-9]{7,12}/(?=[A-Za-z0-9]{20})|(?<=/workflows/)T[A-Z0-9]{7,12}/A[A-Z0-9]{7,12}/(?=\d{9,24}/)|(?<=/triggers/)[TE][A-Z0-9]{7,12}/(?=\d{9,24}/)"
-    r"|(?<=/api/webhooks/)\d{15,24}/|(?<=/webhookb2/)(?=[0-9a-f]{8}-)|(?<=/open-apis/bot/v2/hook/)|(?<=/cgi-bin/webhook/send)\?)[^\s\"'<>)]+"
+    rf"(?P<name>hooks\.slack(?:-gov)?\.com(?::\d{{1,5}})?{_S}(?:services|workflows|triggers){_S}(?:[TE]\w{{2,16}}{_S}\w{{1,24}}{_S})?"
+    rf"|{_S}services{_S}T[A-Z0-9]{{7,12}}{_S}B[A-Z0-9]{{7,12}}{_S}(?=[A-Za-z0-9]{{20}})|{_S}workflows{_S}T[A-Z0-9]{{7,12}}{_S}A[A-Z0-9]{{7,12}}{_S}(?=\d{{9,24}}\\?/)|{_S}triggers{_S}[TE][A-Z0-9]{{7,12}}{_S}(?=\d{{9,24}}\\?/)"
+    rf"|{_S}webhooks{_S}\d{{15,24}}{_S}|{_S}webhook(?:b2)?{_S}(?=[0-9a-f]{{8}}-)|{_S}open-apis{_S}bot{_S}v2{_S}hook{_S}|{_S}cgi-bin{_S}webhook{_S}send\?"
+    rf"|{_S}hooks{_S}catch{_S}\d{{1,12}}{_S}|{_S}hooks{_S}(?:[A-Za-z0-9]{{10,24}}{_S})?(?=[A-Za-z]{{0,20}}\d)(?=\d{{0,20}}[A-Za-z])(?=[A-Za-z0-9]{{20}})|{_S}with{_S}key{_S}"
+    rf"|(?i:webhook(?:[\w.-]{{0,24}}ur[li]\w{{0,4}}[\"']?[ \t]{{0,4}}[:=]|[\w.-]{{0,24}}=|[\"']:)[ \t]{{0,4}}[\"']?https?):{_S}{_S}[^\s/\"'<>\\]{{1,255}}{_S})(?:[^\s\"'<>)\\]|\\/)+"
 )
-"""Paths of chats that take a message from whoever knows them: Slack, Discord, Teams, Feishu and Lark, WeCom.
+"""Paths of services that take a message from whoever knows them: Slack, Discord, Teams, Feishu and Lark, WeCom, Mattermost, Rocket.Chat, Zapier, IFTTT; and of an address that is called a webhook's.
 
 An exception may name the host apart. Without Slack's, its identifiers must have Slack's lengths.
 """
@@ -61,7 +65,7 @@ _IN_THE_MIDDLE = re.compile(
     r"(?<![\w.~-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~-])|(?:(?<=/bot)|(?<![\w.~-]))\d{8,10}:AA[\w-]{33}(?![\w-])|(?<=MIT-MAGIC-COOKIE-1)(?P<gap>[ \t]{1,8})[0-9a-f]{32}\b"
 )
 """A client secret of Azure, a bot's token of Telegram, the key to an X server as xauth prints it."""
-_OF_HOOKS = ("/services/", "/workflows/", "/triggers/", "/webhook", "/open-apis/bot/")
+_OF_HOOKS = ("/services", "/workflows", "/triggers", "webhook", "/open-apis", "/hooks", "/key")
 _OF_THE_MIDDLE = ("q~", ":aa", "magic-cookie")
 SIGNS = (*(prefix.lower() for prefix in _PREFIXES), *_OF_HOOKS, *_OF_THE_MIDDLE)
 """One of these, in small letters, is in every text that `masked` changes."""

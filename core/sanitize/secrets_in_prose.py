@@ -61,6 +61,8 @@ _CHOSEN = re.compile(
 _KEYS_OF = frozenset((
     "access", "anthropic", "api", "encryption", "hf", "kaggle", "licence", "license", "openai", "private", "secret", "signing", "ssh", "wandb",
 ))  # fmt: skip
+_OF_KEY = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(_KEYS_OF))})[_-]key$")
+"""The same, as one word."""
 _TOKENS_OF = frozenset(
     ("access", "api", "auth", "bearer", "bot", "github", "gitlab", "hf", "identity", "refresh", "session")
 )
@@ -139,7 +141,7 @@ def _is_secret(text: str, begin: int, name: str, found: re.Match[str], *, linked
     if joined(text, begin, name) or small.endswith(("token", "secret", "key")):
         if name.isupper() and "_" in name:
             return long
-        if small.endswith("key") and not joined(text, begin, name):
+        if small.endswith("key") and not (joined(text, begin, name) or _OF_KEY.search(small)):
             return False
         if small == "token" and word_before(text, begin) in _OF_A_PARSER:
             return False

@@ -26,7 +26,7 @@ _PEM_END = re.compile(
     r"^[A-Za-z0-9+/]{1,76}={0,2}[ \t]{0,8}(?=\n-----END [A-Z0-9 ]{0,32}PRIVATE KEY)", re.MULTILINE
 )
 _IN_URL = re.compile(
-    r"(?<=://)(?:[^/\s\"'<>?#]+@|(?!\[)[^/\s\"'<>?#:@]*:(?!\d{0,5}[/?#])[^\s\"'<>:@]*(?::(?!//)[^\s\"'<>:@]*)*@(?:[^/\s\"'<>?#@]*@)*)"
+    r"(?:(?<=://)|(?<=:\\/\\/))(?:[^/\s\"'<>?#]+@|(?!\[)[^/\s\"'<>?#:@]*:(?!\d{0,5}(?:\\?/|[?#]))[^\s\"'<>:@]*(?::(?!\\?/\\?/)[^\s\"'<>:@]*)*@(?:[^/\s\"'<>?#@]*@)*)"
 )
 """User and password, which may hold `/`, `?` and `#`. A host or a host and its port before one of these begins a path: that may hold `@`."""
 _IN_QUERY = re.compile(
@@ -149,7 +149,7 @@ _STAGES = frozenset((
 
 _SIGNS = (
     "pass", "pw", "secret", "cred", "key", "token", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "login", "mysql", "mariadb", "-----",
-    "://", "cookie", *_FOREIGN, *secret_forms.SIGNS,
+    "://", ":\\/\\/", "cookie", *_FOREIGN, *secret_forms.SIGNS,
 )  # fmt: skip
 """One of these, in small letters, is in every text that a pattern here changes, but for a line of a PEM key: most text has none."""
 _ANY_SIGN = re.compile(literals.any_of(_SIGNS))

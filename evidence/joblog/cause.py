@@ -291,7 +291,7 @@ class CauseCandidates:
         if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
             self._survived()
             return
-        if not self._exited and progress.succeeded(record.text):
+        if not self._exited and progress.succeeded(record.text, best.message):
             self._survived(doubted=self.best)
             return
         if self._progress.after_line(record.text, live=overwritten or record.dated):

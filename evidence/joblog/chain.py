@@ -75,6 +75,8 @@ class _Traceback:
     """The line above its head."""
     head: int = 0
     """Line of its head."""
+    of_child: bool = False
+    """Whether it ended a child process."""
 
 
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|\.pyx$")
@@ -106,8 +108,12 @@ _UNRAISED = re.compile(
 """The heading of an exception that Python, or Dask between its heartbeats, ignores, or of one in what a JVM calls after the end; it ends nothing."""
 UNRAISED_TRIGGERS = ("Exception ignored", "Logging error", "sys.excepthook", "_run_exitfuncs", "[IPKernelApp]", "was never retrieved", "Exception in Tkinter", "during heartbeat", "hutdown-hook", "hutdownHook", "hutdown hook")  # fmt: skip
 _THREAD = re.compile(r"(?:^|\s)Exception in thread \S")
-_FEEDER = re.compile(r"/multiprocessing/queues\.py$")
+_FEEDER = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
 """The file of the thread that feeds a queue; it prints its exceptions without a heading."""
+_CHILD = re.compile(r"/(?:multiprocess(?:ing)?|billiard)/(?:process|spawn|forkserver)\.py$")
+_CHILD_BEGINS = frozenset({"_bootstrap", "spawn_main", "_serve_one", "main"})
+"""In these files, the functions in which a child process of Python begins; what goes through them was caught by nobody."""
+_IN_INITIALIZER = re.compile(r"\bException in initializer:$")
 
 
 def is_inside(text: str) -> bool:
@@ -166,6 +172,8 @@ class ExceptionChain:
         """Lines of the exceptions that one function caught, as the last one showed."""
         self._own: dict[int, Frame] = {}
         """The first frame outside the libraries of the exception in a line."""
+        self._ended_other: dict[int, bool] = {}
+        """Lines of the exceptions that ended a thread or a child process, with those that they were chained to: True for a child's."""
 
     def link(self, record: Record) -> None:
         """A line that `is_link`."""
@@ -186,6 +194,7 @@ class ExceptionChain:
             now.handler, now.outermost, now.own, now.below, now.code = now.outermost, None, None, 0, ""
         now = self._of[record.rank] = now or _Traceback()
         now.above, now.head = above, record.line
+        now.of_child = _IN_INITIALIZER.search(above) is not None
 
     def inside(self, record: Record) -> None:
         """A line of a traceback."""
@@ -195,7 +204,10 @@ class ExceptionChain:
         if found := _FRAME.match(record.text):
             frame = found["file"], found["function"]
             now.outermost = now.outermost or frame
-            now.own = now.own or (None if _LIBRARY.search(frame[0]) else frame)
+            if now.own is None and frame[1] in _CHILD_BEGINS and _CHILD.search(frame[0]):
+                now.of_child = True
+            elif now.own is None and not _LIBRARY.search(frame[0]):
+                now.own = frame
             now.below, now.code = 0 if frame == now.handler else now.below + 1, ""
         elif not now.code:
             now.code = record.text.strip()[:CODE_CHARS]
@@ -225,17 +237,26 @@ class ExceptionChain:
             return replace(
                 found, role=LineRole.OBSERVATION
             )  # nobody reads the queue any more; the program had ended
-        if _THREAD.search(now.above) or _of_feeder(now):
+        thread = _THREAD.search(now.above) is not None or _of_feeder(now)
+        if thread:
             found = replace(found, detail={**found.detail, "thread": True})
+        if (thread or now.of_child) and len(self._ended_other) < _MAX_KEPT:
+            self._ended_other |= dict.fromkeys((now.began, found.line), now.of_child)
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
             # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
     def may_be_of_one_process(self, first: int, last: int) -> bool:
-        """Whether the exceptions in the lines `first` and `last` can be one process's: both of one script, or the first caught: in a function, or printed without a traceback."""
+        """Whether the exceptions in the lines `first` and `last` can be one process's: both of one script, or the first caught: in a function, or printed without a traceback.
+
+        Nobody caught what ended a thread or a child process.
+        """
         one, other = self._own.get(first), self._own.get(last)
-        return other is not None and (one is None or one[0] == other[0] or one[1] != "<module>")
+        if other is None or first in self._ended_other:
+            return False
+        of_script = one is not None and one[0] == other[0] and not self._ended_other.get(last)
+        return one is None or of_script or one[1] != "<module>"
 
     def _note_handler(self, now: _Traceback, found: JobFinding, rank: int | None) -> JobFinding:
         """Count the exceptions whose tracebacks begin in one function of the program, below its entry point; mark those that it handled."""

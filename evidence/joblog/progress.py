@@ -294,13 +294,13 @@ def made_up_for(error: str, text: str) -> bool:
 
 
 _SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|\bDAGScheduler: Job \d{1,9} finished\b|^configure: exit 0$"
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
 )
 
 
-def succeeded(text: str) -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray, Spark) or configure reports that its work ended well."""
-    return _SUCCEEDED.search(text) is not None
+def succeeded(text: str, error: str = "") -> bool:
+    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well, or Spark the work in which `error` happened."""
+    return _SUCCEEDED.search(text) is not None or units.ran_again(error, text)
 
 
 _SUCCESS = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from probing_cluster.evidence.joblog import labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
@@ -15,13 +16,16 @@ _LOSSES = frozenset(
 )
 """How processes lose each other, also when one after the other ends as it should."""
 _WORK_DONE = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't))"
+    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b(?:job|run|program|simulation|work) ?[#:]? ?\d{1,4}\b(?! ?%)))"
     r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:done|finished|completed?|ended|over)\b)",
     re.IGNORECASE,
 )
-"""The program's own report that its work is over."""
+"""The program's own report that its work is over; the end of a job or a run with a number is that of a unit."""
 _OF_TOTAL = re.compile(r"(?<![\w./-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
 """A counter and its total."""
+
+
+_OVER, _COMPLETE, _GOES_ON = "over", "complete", "goes on"
 
 
 def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
@@ -31,14 +35,20 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     """
     if finding.kind not in _LOSSES:
         return finding
-    over = False
-    for line in reversed(before):
-        text = labels.bare(0, line).text
-        over = _WORK_DONE.match(text) is not None
-        if over or progress.is_progress(text):
-            over = over or (finding.detail.get("thread") is True and _is_complete(text))
-            break
+    last = next(filter(None, map(_report, reversed(before))), "")
+    over = last == _OVER or (last == _COMPLETE and finding.detail.get("thread") is True)
     return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
+
+
+@lru_cache(maxsize=4 * progress.LOOK_BACK_LINES)
+def _report(line: str) -> str:
+    """What the line reports of the work; empty for nothing. Each of many losses asks for the same lines above it."""
+    text = labels.bare(0, line).text
+    if _WORK_DONE.match(text):
+        return _OVER
+    if progress.is_progress(text):
+        return _COMPLETE if _is_complete(text) else _GOES_ON
+    return ""
 
 
 def _is_complete(text: str) -> bool:

@@ -162,9 +162,7 @@ def last_error(
         chosen = _n_alike(best, errors) >= _OFTEN and not last.detail.get("handled")
     else:
         other = last.detail.get("exception") != best.detail.get("exception")
-        raised = any(last.detail.get(name) for name in ("chained", "linked", "thread")) or best.detail.get(
-            "thread"
-        )
+        raised = any(last.detail.get(name) for name in ("chained", "linked", "thread"))
         lacking = last.detail.get("exception") in precedence.MISSING or precedence.LACKING.search(
             last.message
         )

@@ -154,3 +154,12 @@ class Units:
         result = _RESULT.match(text[:_MAX_CHARS]) is not None
         self.resolved = self.resolved or (result and (self._caught or self._of_r))
         return self.resolved or (result and self.begun > 0)
+
+
+_SPARKS = re.compile(r"\bDAGScheduler: Job \d{1,9} finished\b")
+_OF_EXECUTOR = re.compile(r"\bTask(?:SetManager|SchedulerImpl): |\bLost executor\b")
+
+
+def ran_again(error: str, text: str) -> bool:
+    """Whether Spark finished one of a program's jobs in `text`: it ran the tasks of the executor that `error` reports as lost again."""
+    return _SPARKS.search(text) is not None and _OF_EXECUTOR.search(error) is not None

@@ -106,6 +106,13 @@ PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE 
         (f"url: /bot123456789:AA{RANDOM[:33]}/sendMessage", "url: /bot***/sendMessage"),
         (f"url: /services/T0AB12CD/B0CD34EF/{RANDOM[:24]} (Caused", "url: /services/T0AB12CD/B0CD34EF/*** (Caused"),
         ("url: /triggers/T0AB12CD/1234567890123/0a1b", "url: /triggers/T0AB12CD/***"),
+        ("/api/v10/webhooks/123456789012345678/x, /webhook/0a1b2c3d-4e5f@x/y", "/api/v10/webhooks/123456789012345678/*** /webhook/***"),
+        (f"https://chat/hooks/{RANDOM[:24]} /hooks/abc1def2ghi3/{RANDOM[:24]}", "https://chat/hooks/*** /hooks/abc1def2ghi3/***"),
+        ("https://hooks.zapier.com/hooks/catch/12/a1/ failed", "https://hooks.zapier.com/hooks/catch/12/*** failed"),
+        ("RUN_WEBHOOK_URL=https://h/a {'webhook': 'https://h/b'}", "RUN_WEBHOOK_URL=https://h/*** {'webhook': 'https://h/***'}"),
+        ('{"w":"https:\\/\\/hooks.slack.com\\/services\\/T0AB12\\/B0CD34\\/x1","n":1}', '{"w":"https:\\/\\/hooks.slack.com\\/services\\/T0AB12\\/B0CD34\\/***","n":1}'),
+        ('{"dsn":"https:\\/\\/0a1b@o1.ingest.sentry.io\\/4"} https:\\/\\/h:443\\/a@b', '{"dsn":"https:\\/\\/***@o1.ingest.sentry.io\\/4"} https:\\/\\/h:443\\/a@b'),
+        ("api_key set to a1b2c3d4e5, the hf_key is 'x', cache_key is a1b2c3d4e5", "api_key set to *** the hf_key is ***, cache_key is a1b2c3d4e5"),
         (f"abc8Q~{RANDOM[:34]}", "***"),
     ],
 )  # fmt: skip
@@ -119,6 +126,8 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
     [
         "Unexpected key: model.layer",
         "missing keys: [...]",
+        "/hooks/post_install.py webhook: https://docs/hooks/setup.html /api/webhooks/list",
+        "/hooks/20240501120000/log /opt/hooks/ab12cd34/pre_install",
         'Missing key(s) in state_dict: "a.b"',
         "monkey: banana",
         "turkey = 3kg",
@@ -326,7 +335,7 @@ def test_a_makers_key_vanishes_behind_any_word(prefix: str, front: str, data: st
         "api_key=None ", "pwd=/", "sk-", "hf_a", "eyJa.", "curl ", "curl -u a", "Authorization: ", "Bearer ", "basic 1", "setenv a ", "?key=",
         "://a:", "://a:b@", ":x/", "wandb login ", "wandb login --a=", "sshpass -P a ", "sshpass -p", "mysql ", "mysql -p", "docker login a ",
         "-----", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "A1a\n", "<a ", "$A",
-        "Cookie: ", "Cookie: a=", "password is ", "my password ", "api key ", "token 'a", "密码", "/services/T00/B00/", "/bot1234567890:AA", "a_1Q~", "wandb_v1_a", "eyJabcdef-", "hf_a1b2c3d4+", "+a", "sk-a-", "curl -b ", "curl -b a=", "cookies={", "password set to ", "set to ", "Cookie: a=b;", "passe est ", "pw: a1", "hooks.slack.com/services/",
+        "Cookie: ", "Cookie: a=", "password is ", "my password ", "api key ", "token 'a", "密码", "/services/T00/B00/", "/bot1234567890:AA", "a_1Q~", "wandb_v1_a", "eyJabcdef-", "hf_a1b2c3d4+", "+a", "sk-a-", "curl -b ", "curl -b a=", "cookies={", "password set to ", "set to ", "Cookie: a=b;", "passe est ", "pw: a1", "hooks.slack.com/services/", ":\\/\\/", ":\\/\\/a:b@", "/hooks/a1", "webhook=https://a",
     ],
 )  # fmt: skip
 def test_hostile_text_takes_time_in_proportion(part: str) -> None:

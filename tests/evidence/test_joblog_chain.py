@@ -231,6 +231,34 @@ def test_the_first_program_of_a_script_that_ended_by_itself_stays(end: list[str]
         assert cause(*caught, "the next step begins", *end) == end[-1]
 
 
+FORKED = ("py/multiprocessing/process.py", "_bootstrap", "self.run()")
+SPAWNED = [("py/multiprocessing/spawn.py", "spawn_main", "_main(fd)"), ("main.py", "<module>", "read()")]
+WORK = ("main.py", "work", "raise ValueError(shard)")
+ODD = "ValueError: shard 4 is odd"
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        ["Process Process-1:", *traceback(ODD, FORKED, WORK)],
+        traceback(ODD, FORKED, WORK),
+        traceback(ODD, *SPAWNED),
+        ["Process ForkProcess-2:", *traceback(ODD, WORK), *HANDLING, *traceback("OSError: bad shard", FORKED, WORK)],
+        ["CRITICAL Exception in initializer:", *traceback(ODD, ("py/concurrent/futures/process.py", "_process_worker", "initializer()"), WORK)],
+        ["Exception in thread Thread-1 (work):", *traceback(ODD, ("py/threading.py", "_bootstrap_inner", "self.run()"), WORK)],
+    ],
+)  # fmt: skip
+def test_nobody_caught_what_ended_a_child_process_or_a_thread(child: list[str]) -> None:
+    """The parent's own exception follows from it; what the parent caught in a function before does not end the child."""
+    end = traceback("IndexError: list index out of range", MAIN)
+    assert cause(*child, "waiting for results", *end) == ODD
+    assert cause(*child, *end, "srun: error: n4: task 0: Exited with exit code 1") == ODD
+    uncaught = "Process Process-2:", *traceback("RuntimeError: no labels", FORKED, WORK)
+    caught = traceback("OSError: broken data stream", ("main.py", "old_format", "return read(i)"))
+    assert cause(*caught, "starting workers", *uncaught) == uncaught[-1]
+    assert cause(*end, "joining workers", *uncaught) == end[-1]
+
+
 @pytest.mark.parametrize("times", [3, 30])
 def test_a_sentence_at_the_end_counts_after_exceptions_that_were_handled_again_and_again(times: int) -> None:
     """Which one ended the program, no exception says; its own last words do."""

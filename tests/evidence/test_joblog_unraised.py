@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog import grammar, labels, reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
 
 STEPS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line" for n in range(1, 401)]
@@ -200,6 +200,21 @@ def test_a_loss_with_work_before_it_stays(line: str) -> None:
     assert message(*_LAST, "Training finished", line if "step" in line else "step 1/9", _PEER) == _PEER
 
 
+def test_a_line_above_many_losses_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of ranks may lose each other, and each loss asks for the same lines above it."""
+    n_read, bare = 0, labels.bare
+
+    def counted(line: int, text: str) -> grammar.Record:
+        nonlocal n_read
+        n_read += 1
+        return bare(line, text)
+
+    monkeypatch.setattr(labels, "bare", counted)
+    lost = [f"[rank{n}]: {_PEER} ({n})" for n in range(300)]
+    assert message(*lost) == lost[0].partition(": ")[2]
+    assert n_read < 3 * len(lost)
+
+
 def test_the_thread_that_pins_memory_may_lose_its_worker_after_the_last_step() -> None:
     """The main thread reports it if it still needs the thread."""
     reset = "ConnectionResetError: [Errno 104] Connection reset by peer"
@@ -234,6 +249,15 @@ def test_an_executor_that_spark_replaced_is_no_cause() -> None:
     assert message(lost, job, "wrote 3 files") is None
     assert "Lost executor" in str(message(lost, "wrote 3 files"))
     assert message(lost, job, EXITED) is not None
+
+
+@pytest.mark.parametrize("line", ["26/01/01 10:05:00 INFO DAGScheduler: Job 1 finished: collect at A.java:3, took 300.5 s", "Job 3 finished", "run #4 done"])  # fmt: skip
+def test_the_end_of_one_unit_is_not_that_of_the_whole_work(line: str) -> None:
+    """An error of the program before it stays, as does the loss of a peer below it."""
+    bad = "ValueError: shard 12 is corrupt"
+    assert message(*traceback(bad), line, "closing") == bad
+    assert message(THREAD, *traceback(bad, "_monitor"), line) == bad
+    assert message(*_LAST, line, _PEER) == _PEER
 
 
 LINKS = (

@@ -20,9 +20,9 @@ _REFUSAL = timedelta(seconds=120)
 _ANSWERED_LATE = timedelta(seconds=30)
 """The agent may refuse a start of no length this long after its recorded end."""
 _LONGEST_PROLOG = timedelta(seconds=60)
-"""A start that lasted longer was past its Prolog, where nothing but a node's event speaks of one."""
+"""A start that lasted longer was past its Prolog, where nothing but a drain, which names no job, speaks of one."""
 _AT_ONCE = timedelta(seconds=15)
-"""Slurm ends a start this soon after its Prolog failed."""
+"""Slurm drains a node this soon before it ends the start whose Prolog failed."""
 _SLURMS_ENDS = frozenset({"REQUEUED", "NODE_FAIL", "BOOT_FAIL"})
 """States in which Slurm leaves a start whose Prolog failed, where it starts the job again or gives up the node."""
 _OF_THE_LAUNCH = frozenset({"slurm_launch_failed", "srun_error"})
@@ -120,15 +120,13 @@ def _ended_by_slurm(view: evidence_view.EvidenceView) -> bool:
 
 def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The site's Prolog failed: slurmd's syslog names this job, or Slurm drained the node as it ended this start."""
-    if not _ended_by_slurm(view) or view.end_at - view.start_at > _LONGEST_PROLOG or _began(view):
+    if not _ended_by_slurm(view) or _began(view):
         return None
-    # A drain names no job: the failed Prolog may have been another's on that node.
-    drained = view.state != "CANCELLED"
-    mine = [e for e in _refusals(view) if e.kind == "slurmd" and view.end_at - e.at <= _AT_ONCE]
-    about = (
-        e for e in mine if (drained and e.source == "slurm") or e.detail.get("job") == view.attempt.job_id
-    )
-    first = next(about, None)
+    failed = [e for e in _refusals(view) if e.kind == "slurmd"]
+    first = next((e for e in failed if e.detail.get("job") == view.attempt.job_id), None)
+    if first is None and view.state != "CANCELLED" and view.end_at - view.start_at <= _LONGEST_PROLOG:
+        # A drain names no job: the failed Prolog may have been another's on that node.
+        first = next((e for e in failed if e.source == "slurm" and view.end_at - e.at <= _AT_ONCE), None)
     if first is None:
         return None
     lost = [s.event for s in view.lost_gpus if s.event.node == first.node]
@@ -143,12 +141,12 @@ def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
         n_sources=1,
         # Any user who may log on the node could have written it.
         cap=records.Confidence.LIKELY,
-        sentence=f"The Prolog of {first.node} failed before the job began{why}",
+        sentence=f"The Prolog of {first.node} failed before the job began there{why}",
         # A Prolog fails for any of the site's checks: a service, a GPU, a full disk.
         domain=None if lost else records.Domain.UNKNOWN,
         next_step=""
         if lost
-        else f"Run the site's Prolog by hand on {first.node}, and read the node's log of that time; the job itself had not begun.",
+        else f"Run the site's Prolog by hand on {first.node}, and read the node's log of that time; the job itself had not begun there.",
         explains=frozenset({"gpu_lost"}),
     )
 

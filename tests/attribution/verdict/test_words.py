@@ -645,6 +645,9 @@ def test_slurm_records_254_as_126(make):
     assert "126 (or 254, as of exit -2; its log names no command that could not be run)" in read
     shell = make.judge(denied, attempt=attempt).summary
     assert ("(of the shell: a command is not executable)" in shell, "254" in shell) == (True, False)
+    for words in ("PermissionError: [Errno 13] Permission denied: '/a'", "cp: cannot open '/a' for reading: Permission denied"):  # fmt: skip
+        own = make.finding("permission_denied", message=words, detail={"line": 5})
+        assert "254" in make.judge(own, attempt=attempt).summary
 
 
 def test_sigterm_needs_no_line_of_the_shell(make):
@@ -868,6 +871,24 @@ def test_a_start_that_ran_on_was_not_refused_by_its_prolog(make, ran_s, drained_
     at = make.start + timedelta(seconds=drained_s)
     info = records.Severity.INFO
     failed = make.event(at=at, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
+    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=ran_s))
+    assert make.judge(failed, attempt=attempt).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "failed_s", "job", "cause"),
+    [
+        (40, 0, 4242, "node_refused"),
+        (90, 88, 4242, "node_refused"),
+        (3000, 2990, 4242, "node_refused"),
+        (600, 0, 4242, "requeued_by_user"),  # of this job, but it ran on
+        (90, 88, 4243, "requeued_by_user"),
+    ],
+)
+def test_a_prolog_that_failed_for_this_job_by_its_number_refused_it_however_long_it_took(make, ran_s, failed_s, job, cause):  # fmt: skip
+    """A Prolog may wait for minutes, on one node while those of the others were ready."""
+    at = make.start + timedelta(seconds=failed_s)
+    failed = make.event(at=at, kind="slurmd", code="prolog_failed", source="syslog", severity=records.Severity.INFO, detail={"job": job})  # fmt: skip
     attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=ran_s))
     assert make.judge(failed, attempt=attempt).cause == cause
 

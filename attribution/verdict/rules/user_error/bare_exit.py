@@ -277,15 +277,18 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
 
 
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
-_NOT_RUN = re.compile(r"Permission denied|cannot execute|bad interpreter|Exec format error|: Is a directory")
-"""The shell's reasons for 126."""
+_NOT_RUN = re.compile(
+    r"(?!.*(?:\[Errno |\w(?:Error|Exception)\b|\b(?:cannot (?!execute)|can't (?!execute)|unable to |could not |failed to (?!run command))|\(publickey))"
+    r".*(?:[Pp]ermission denied|cannot execute|bad interpreter|Exec format error|: Is a directory)"
+)
+"""The shell's reasons for 126; a program's exception, or a tool that could not open a file, is none."""
 
 
 def _is_refusal(code: int, event: records.HealthEvent) -> bool:
     """Whether the line is the shell's reason for its code 126 or 127."""
     if code == 127:
         return event.kind == "command_not_found"
-    return code == 126 and event.source == "joblog" and _NOT_RUN.search(event.message) is not None
+    return code == 126 and event.source == "joblog" and _NOT_RUN.match(event.message) is not None
 
 
 def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
