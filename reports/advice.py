@@ -94,6 +94,11 @@ def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
     return steps
 
 
+def asks_nothing(step: str) -> bool:
+    """Whether the next step asks nobody for anything."""
+    return step.startswith(_NOTHING[0])
+
+
 def is_for_operators(verdict: records.Verdict) -> bool:
     """Whether only operators can take the verdict's next step: they repair machines, file systems and services."""
     if verdict.domain is records.Domain.SYSTEM_SOFTWARE:
@@ -104,7 +109,7 @@ def is_for_operators(verdict: records.Verdict) -> bool:
 def parted(verdict: records.Verdict) -> tuple[str, str]:
     """The verdict's next step: the sentences of the job's owner, and behind OPERATORS those that only operators can follow."""
     step = verdict.next_step.strip()
-    if step.startswith(_NOTHING[0]) or not is_for_operators(verdict):
+    if asks_nothing(step) or not is_for_operators(verdict):
         return step, ""
     found = _OF_OWNER.match(step)
     owners, operators = (found[0].strip(), step[found.end() :]) if found else ("", step)

@@ -259,7 +259,7 @@ def strongest(
     """At most `most` events, oldest first: those whose ids come first in `order`, then the oldest."""
     rank = {event_id: n for n, event_id in enumerate(order)}
     chosen = sorted(events, key=lambda e: rank.get(e.event_id, len(rank)))[:most]
-    return tuple(sorted(chosen, key=lambda e: e.at))
+    return phrase.in_order(chosen)
 
 
 def _is_of_lost_node(
@@ -279,7 +279,7 @@ def _view(
 ) -> attempt_view.AttemptView:
     verdict = next((v for v in found.verdicts if v.submit_at == attempt.submit_at), None)
     wanted = set(verdict.evidence) if verdict else set()
-    evidence = tuple(sorted((e for e in found.evidence if e.event_id in wanted), key=lambda e: e.at))
+    evidence = phrase.in_order(e for e in found.evidence if e.event_id in wanted)
     others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
     until = later[0].start_at if later else None
     nodes_with_events = {e.node for e in (*evidence, *others)}
@@ -295,8 +295,8 @@ def _view(
         evidence=evidence,
         others=others,
         others_left_out=found.left_out.get(attempt.submit_at, 0),
-        pace=tuple(e for e in found.pace if _concerns(attempt, e)),
-        own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
+        pace=phrase.in_order(e for e in found.pace if _concerns(attempt, e)),
+        own_errors=phrase.in_order(e for e in found.own_errors if _wrote(attempt, e)),
         moved=tuple(e for e in found.moved if _is_of(e.at, attempt, until)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=logs,

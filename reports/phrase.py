@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 
 from probing_cluster.core import clock, digits, records, sanitize, vocabulary
@@ -102,6 +102,17 @@ def undated(event: records.HealthEvent) -> str:
 def when(event: records.HealthEvent, *, with_day: bool = False) -> str:
     """The event's time, or the place of a finding that has none."""
     return undated(event) or clock_z(event.at, with_day=with_day)
+
+
+def in_order(events: Iterable[records.HealthEvent]) -> tuple[records.HealthEvent, ...]:
+    """The events as a section lists them: by their times, then those without one by their lines of the output."""
+    return tuple(sorted(events, key=_place))
+
+
+def _place(event: records.HealthEvent) -> tuple[bool, datetime, int]:
+    if undated(event):
+        return True, datetime.max.replace(tzinfo=UTC), digits.index(event.detail.get("line")) or 0
+    return False, event.at, 0
 
 
 def event_words(event: records.HealthEvent) -> str:

@@ -286,6 +286,17 @@ def signals_job(event: records.HealthEvent, job_id: int) -> bool:
     return found is not None and found["job"] == str(job_id)
 
 
+_STEP_LIMIT = re.compile(
+    r"\*{3} (?:STEP |StepId=)(?P<step>(?P<job>\d{1,12})(?:\+\d{1,6})?\.\d{1,9})\b[^*]{1,300}DUE TO TIME LIMIT"
+)
+
+
+def step_at_its_limit(event: records.HealthEvent, job_id: int) -> str:
+    """The step of this job that Slurm's line reports as ended at a time limit; empty for none. At the job's own limit its steps have such lines, too."""
+    found = _STEP_LIMIT.search(event.message) if event.kind == "slurm_timeout" else None
+    return found["step"] if found is not None and found["job"] == str(job_id) else ""
+
+
 def error_at(event: records.HealthEvent) -> datetime | None:
     """Time of the error by the log's own clock; None if only the collection time is known."""
     return event.at if event.detail.get("at_from_log") is True else None

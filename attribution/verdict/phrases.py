@@ -119,12 +119,12 @@ def signal(number: int) -> str:
 
 
 _UNREPORTED = frozenset({10, 12, 15})
-"""Signals that end a script's command without a word of the shell's: SIGUSR1, SIGUSR2, SIGTERM behind `wait`. SIGINT and SIGPIPE (`_MEANINGS`) are two more."""
+"""Signals that end a script's command without a word of the shell's: SIGUSR1, SIGUSR2, SIGTERM behind `wait`. SIGPIPE (`_MEANINGS`) is one more."""
 _REPORTED = frozenset({4, 6, 7, 8, 9, 11, 24, 25})
 """Signals that often end programs; of those the shell and srun print a line."""
 _MEANINGS = {
-    2: "of many tools: a wrong argument; or 130, SIGINT",
-    13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
+    2: "of many tools: a wrong argument",
+    13: "or 141, SIGPIPE: the reader of a pipe ended first, such as `head` or `grep -q`, which `set -o pipefail` reports",
     120: "of Python: its standard output could not be written at its end, as into a closed pipe",
     123: "of xargs: a command that it ran failed",
     vocabulary.OF_TIMEOUT: "of timeout(1): its time limit was reached",
@@ -141,19 +141,23 @@ _OF_SHELL = {
 """Codes for which the shell prints its reason: their meaning, the code above 128 that Slurm records as the same, and what a log without that reason names."""
 
 
-def exit_code(code: int, *, refusal_logged: bool = False, names_none: bool = False) -> str:
+def exit_code(
+    code: int, *, refusal_logged: bool = False, names_none: bool = False, interrupted: bool = False
+) -> str:
     """`11 (or 139, SIGSEGV)`: an exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code.
 
-    `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 126 and 127 the likelier meaning comes first: a shell that cannot run a command prints that into the log (`refusal_logged`).
+    `interrupted`: a line of its output names SIGINT. `names_none`: its output was read, has lines, and reports no such signal, which excludes most of them. Of 126 and 127 the likelier meaning comes first: a shell that cannot run a command prints that into the log (`refusal_logged`).
     """
     if code in _OF_SHELL:
         meaning, other, unnamed = _OF_SHELL[code]
         if names_none and not refusal_logged:
             return f"{code} (or {other}; its log names {unnamed})"
         return f"{code} ({meaning})" if refusal_logged else f"{code} ({meaning}; or {other})"
-    if code in _UNREPORTED or (code in _REPORTED and not names_none):
-        return f"{code} (or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name})"
-    return f"{code} ({_MEANINGS[code]})" if code in _MEANINGS else f"{code}"
+    meanings = [_MEANINGS[code]] if code in _MEANINGS else []
+    sent = interrupted and code == signals.SIGINT
+    if code in _UNREPORTED or (code in _REPORTED and not names_none) or sent:
+        meanings.append(f"or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name}")
+    return f"{code} ({'; '.join(meanings)})" if meanings else f"{code}"
 
 
 def before_a_repair(step: str) -> str:

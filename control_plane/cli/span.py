@@ -1,4 +1,4 @@
-"""Spans and instants as people type them: `7d`, `90m`, `2026-01-31`, `2026-01-31T14:02Z`."""
+"""Spans and instants as people type them: `7d`, `90m`, `yesterday`, `2026-01-31`, `2026-01-31T14:02Z`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from probing_cluster.core import errors
 YEARS = (1970, 2199)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_AGO = re.compile(r"(\d+(?:\.\d+)?) ?([smhdw]|seconds?|minutes?|hours?|days?|weeks?)(?: ago)?")
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+"""Words for the beginning of a day, UTC."""
+_FORMS = "today, yesterday (from 00:00 UTC), 7d or `7 days ago`, 2026-01-31 or 2026-01-31T14:02Z"
 
 
 def span(text: str) -> timedelta:
@@ -24,16 +28,19 @@ def span(text: str) -> timedelta:
 
 
 def instant(text: str, now: datetime) -> datetime:
-    """`7d` (ago) or an ISO date or time (UTC where it names no zone) as an instant; raises UsageError."""
-    if _SPAN.fullmatch(text.strip()):
+    """`7d` (ago), `yesterday`, or an ISO date or time (UTC where it names no zone) as an instant; raises UsageError."""
+    word = text.strip().lower()
+    if (days := _DAYS_AGO.get(word)) is not None:
+        return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days)
+    if found := _AGO.fullmatch(word):
         try:
-            return possible(now - span(text), text)
+            return possible(now - span(f"{found[1]}{found[2][0]}"), text)
         except OverflowError as exc:
             raise errors.UsageError(f"{text[:40]!r} ago is before the year 1") from exc
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError as exc:
-        msg = f"{text!r} is no time; write 7d (ago), 2026-01-31 or 2026-01-31T14:02Z"
+        msg = f"{text!r} is no time; write {_FORMS}"
         raise errors.UsageError(msg) from exc
     return possible(at if at.tzinfo else at.replace(tzinfo=UTC), text)
 

@@ -70,8 +70,16 @@ def ensure(directory: str | os.PathLike[str]) -> str:
 
 
 def stop(directory: str | os.PathLike[str]) -> None:
-    """Stop the server of `directory`; nothing to do when none runs."""
+    """Stop the server of `directory`; nothing to do when none runs. Raises DatabaseRefused where it is another account's."""
     home = _home(directory)
+    if is_closed(directory):
+        try:
+            owner = home.owner()
+        except (KeyError, OSError):
+            owner = "another account"
+        raise errors.DatabaseRefused(
+            f"the database in {home} belongs to {owner}: only its owner and root may stop its server (sudo probing-ctl db stop)"
+        )
     data, sockets = home / "data", server_files.socket_directory(home)
     account = postgres_programs.account(data)
     if not (data / "PG_VERSION").exists():

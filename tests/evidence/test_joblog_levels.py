@@ -199,3 +199,33 @@ def test_a_date_whose_instant_stays_open(text: str) -> None:
     """Its length is known; which day or hour it is, is not guessed."""
     assert dates.looks_like(text)
     assert dates.parse(text, None) is None
+
+
+LAST_WORD = "FATAL: batch of 17 cannot be split over 4 devices"
+DONE_WITHOUT = {
+    "what it does instead": ["ERROR: bad magic number in the index", "rebuilding it"],
+    "what runs beside the work": ["2031-05-06 07:08:09 ERROR metrics server refused", "12 shards"],
+    "a command of its script": ["curl: (7) Failed to connect to hub.example.org port 443", "using the older file"],
+    "an exception": ["Traceback (most recent call last):", '  File "/w/a.py", line 3, in load', "    get(url)", "OSError: refused", "using the cached copy", "12 shards"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", DONE_WITHOUT.values(), ids=DONE_WITHOUT)
+def test_a_fatal_last_word_about_another_subject_is_the_reason(lines: list[str]) -> None:
+    """The program did without what it lacked before."""
+    assert first(*lines, LAST_WORD)[0][1] == len(lines) + 1
+
+
+FOLLOWS = {
+    "the same subject": ["ERROR: 17 is no batch for these devices", "rebuilding it", LAST_WORD],
+    "a sum": ["ERROR: bad magic number in the index", "rebuilding it", "FATAL: run stopped after the first error"],
+    "a lack": ["ERROR: bad magic number in the index", "rebuilding it", "FATAL: cannot open shard table"],
+    "at once": ["ERROR: bad magic number in the index", LAST_WORD],
+    "its context": ["ERROR: mesh has 0 cells", "mesh.dat, part 3", LAST_WORD],
+    "a lower level": ["ERROR: bad magic number in the index", "rebuilding it", LAST_WORD.replace("FATAL", "ERROR")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", FOLLOWS.values(), ids=FOLLOWS)
+def test_a_last_word_that_may_follow_from_an_error_is_not_the_reason(lines: list[str]) -> None:
+    assert first(*lines)[0][1] == 1

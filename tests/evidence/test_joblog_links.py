@@ -38,6 +38,9 @@ LINKED = {
     "a download, by the shell's trace": (["+ wget -q https://data.example.org/faces.csv", NO_HOST], NO_HOST, traceback("FileNotFoundError: [Errno 2] No such file or directory: 'faces.csv'")),
     "a copy": (["cp: cannot stat '/archive/u/faces.h5': No such file or directory"], "cp: cannot stat '/archive/u/faces.h5': No such file or directory", traceback("FileNotFoundError: [Errno 2] Unable to open file (unable to open file: name = 'faces.h5', No such file or directory)")),
     "a directory": (["mkdir: cannot create directory '/lustre/p/out': Permission denied"], "mkdir: cannot create directory '/lustre/p/out': Permission denied", traceback("FileNotFoundError: [Errno 2] No such file or directory: '/lustre/p/out/a.pt'")),
+    "a file that the shell could not write": (["/w/job.sh: line 3: /data/gen/run.py: Permission denied"], "/w/job.sh: line 3: /data/gen/run.py: Permission denied", ["python: can't open file '/data/gen/run.py': [Errno 2] No such file or directory"]),
+    "a file that dash could not write": (["/w/job.sh: 3: cannot create run.py: Permission denied"], "/w/job.sh: 3: cannot create run.py: Permission denied", ["python: can't open file '/w/run.py': [Errno 2] No such file or directory"]),
+    "a file that tee could not write": (["tee: /data/a.csv: Permission denied"], "tee: /data/a.csv: Permission denied", traceback("FileNotFoundError: [Errno 2] No such file or directory: '/data/a.csv'")),
     "line ends of another system": (["run.sbatch: line 3: $'\\r': command not found", "run.sbatch: line 6: $'module\\r': command not found"], "run.sbatch: line 3: $'\\r': command not found", ["python3: can't open file '/w/main.py\\r': [Errno 2] No such file or directory"]),
     "a port that was taken": (["12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting."], "12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting.", traceback("redis.exceptions.ConnectionError: Error 111 connecting to c7:7001. Connection refused.")),
 }  # fmt: skip
@@ -63,6 +66,7 @@ OTHER = {
     "another repository": (["Cloning into 'flowkit'...", CLONE], "ModuleNotFoundError: No module named 'flow'"),
     "another file": (["+ wget -q https://data.example.org/faces.csv", NO_HOST], "FileNotFoundError: [Errno 2] No such file or directory: 'labels.csv'"),
     "another directory": (["mkdir: cannot create directory '/lustre/p/out': Permission denied"], "FileNotFoundError: [Errno 2] No such file or directory: '/lustre/q/out/a.pt'"),
+    "a file of that name elsewhere": (["/w/job.sh: line 3: /data/gen/run.json: Permission denied"], "FileNotFoundError: [Errno 2] No such file or directory: '/w/run.json'"),
     "another port": (["12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting."], "ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 9200)"),
     "a line end in a request": (["ERROR: bad reply 'HTTP/1.1 400\\r\\n'"], "ValueError: bad header 'a\\r\\n'"),
     "no lack": ([PIP], "ValueError: deep_ep must be a number"),

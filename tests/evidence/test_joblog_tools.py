@@ -87,6 +87,12 @@ RSYNC_LOST = "rsync: connection unexpectedly closed (0 bytes received so far) [s
 RSYNC_255 = "rsync error: unexplained error (code 255) at io.c(235) [sender=3.1.3]"
 MPIRUN = "/job1/slurm_script: line 5: mpirun: command not found"
 NOT_STARTED = "/job1/slurm_script: line 5: ./solver: Permission denied"
+NO_ENVIRONMENT = [
+    ("conda: command not found", "command_not_found"),
+    ("/home/u/venv/bin/activate: No such file or directory", "program_error"),
+    ("/opt/conda/etc/profile.d/conda.sh: No such file or directory", "program_error"),
+]
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>'
 CURL = "curl: (6) Could not resolve host: hooks.example.org"
 FIRST = [
     # The module system did not do its part: what is missing later follows from it; another error of the program's own does not.
@@ -95,6 +101,9 @@ FIRST = [
     ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: gmx_mpi: command not found", 2, "command_not_found"),
     ("/job1/slurm_script: line 4: module: command not found\nloading\nreading\n/job1/slurm_script: line 9: pyhton3: command not found", 4, "command_not_found"),
     ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: ./train: Permission denied", 2, "program_error"),
+    # An environment that was not brought explains a missing package, not an error of the program's own.
+    *((f"/job1/slurm_script: line 4: {lost}\nstart\n{TRACE}\nModuleNotFoundError: No module named 'torch'", 1, kind) for lost, kind in NO_ENVIRONMENT),
+    *((f"/job1/slurm_script: line 4: {lost}\nstart\n{TRACE}\nKeyError: 'lr'", 5, "python_exception") for lost, _ in NO_ENVIRONMENT),
     # A command with a code of its own, behind one that the script went on after.
     (f"{CP}\n{RSYNC}\n\nsent 18 bytes  received 12 bytes\n{RSYNC_END}", 2, "program_error"),
     (f"{CP}\n{RSYNC_END}", 2, "program_error"),

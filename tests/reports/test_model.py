@@ -11,7 +11,7 @@ import pytest
 from probing_cluster.attribution.verdict import next_steps, taxonomy
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent.jobs import log_parts
-from probing_cluster.reports import advice, job_ref, model, rows
+from probing_cluster.reports import advice, job_ref, model, phrase, rows
 
 NOW = example.at("15:00:00")
 
@@ -615,3 +615,20 @@ def test_what_only_operators_can_do_is_marked_as_theirs(
     )
     advice = build(dataclasses.replace(story, verdicts=verdicts)).advice
     assert advice[0] == (f"For the operators: {step}" if theirs else step)
+
+
+def test_a_section_lists_events_by_time_and_then_lines_of_the_output_by_line(story: rows.ReportRows) -> None:
+    """A line of the output bears the time of the job's end: it tells nothing of the order."""
+    of_log = {"node": "n1", "source": "joblog", "kind": "python_exception", "job_id": 4242}
+    late, early = (
+        example.event(uuid.UUID(int=970 + n), example.at("14:20:00"), detail={"line": n}, **of_log)
+        for n in (40, 7)
+    )
+    timed = example.event(uuid.UUID(int=969), example.at("14:20:30"), node="n1")
+    assert phrase.in_order([late, timed, early]) == (timed, early, late)
+    verdicts = tuple(
+        dataclasses.replace(v, evidence=(late.event_id, early.event_id, timed.event_id))
+        for v in story.verdicts
+    )
+    found = dataclasses.replace(story, verdicts=verdicts, evidence=(late, early, timed))
+    assert model.build(job_ref.parse("4242"), found, now=NOW).attempts[0].evidence == (timed, early, late)

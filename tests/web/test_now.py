@@ -63,6 +63,17 @@ def test_every_job_is_counted_once() -> None:
         assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
 
 
+def test_a_job_that_asks_for_nothing_comes_last() -> None:
+    """A preempted job has no domain, and would stand above what its owner has to mend."""
+    jobs = [
+        _job(1, state="PREEMPTED", cause="preempted", domain="unknown", next_step="Nothing: Slurm preempted it."),
+        _job(2, next_step="Look at the program's own output."),
+        _job(3, cause="node_refused", domain="hardware", next_step="Nothing for the job. Repair n4: it was refused before the job began."),
+        _job(4, kind="slow"),
+    ]  # fmt: skip
+    assert [j.job_id for j in sorted(jobs, key=now._urgency)] == [4, 3, 2, 1]
+
+
 def _node(**changes: Any) -> dict[str, Any]:
     row = {
         "cluster": "c", "node": "n4", "state": "silent", "faults": {}, "jobs": [17], "failing": [], "drained": False,

@@ -16,6 +16,7 @@ from probing_cluster.control_plane.repair import engine, way_back
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names
 from probing_cluster.db import store as db_store
+from probing_cluster.reports import advice
 from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.slurm_plugins.acts import node_events
 from probing_cluster.web import documents
@@ -193,10 +194,11 @@ def _stories(jobs: Sequence[NowJob]) -> list[NowJob]:
     return list(first.values())
 
 
-def _urgency(job: NowJob) -> tuple[int, int, float]:
-    """What still runs and stands still first, then what hardware and the system did, the latest first."""
+def _urgency(job: NowJob) -> tuple[int, bool, int, float]:
+    """What still runs and stands still first, then what asks for something, what hardware and the system did before the rest, the latest first."""
     running = {"stalled": 0, "slow": 1}.get(job.kind, 2)
-    return (running, _FIRST.get(job.domain, 2) if job.kind == "died" else 0, -job.at.timestamp())
+    nothing = advice.asks_nothing(job.next_step or "")
+    return (running, nothing, _FIRST.get(job.domain, 2) if job.kind == "died" else 0, -job.at.timestamp())
 
 
 _STATES = ("faulty", "silent", "drained", "failing checks", "ok")

@@ -14,7 +14,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import gpu_lost
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 _REFUSAL = timedelta(seconds=120)
 _ANSWERED_LATE = timedelta(seconds=30)
@@ -31,6 +31,10 @@ _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
 """Weight of a TIMEOUT well within the recorded limit: likely at most."""
+_ENDS_OF_A_STEP = frozenset({9, 15})
+"""Slurm ends a step at its limit by SIGTERM, then SIGKILL."""
+_BY_OTHER_CODE = 0.7
+"""Weight of a step's limit where the script ended with another code: a program may handle SIGTERM, or a later command failed."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Roles of findings that report a failure; Slurm's lines about a cancellation do not."""
 
@@ -44,6 +48,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     made = _BY_STATE.get(view.state)
     if made is not None:
         yield from made(view)
+    if view.state == "FAILED":
+        yield from _step_limit(view)
     if view.never_launched:
         prolog = view.attempt.reason == _PROLOG
         yield claims.Claim(
@@ -186,6 +192,30 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         limit = claims.replace_claim(limit, weight=min(limit.weight, _BESIDE_A_FAULT))
     beside = (*hung, *view.stalls[:1], *_log_stall(view), *signs)
     yield claims.replace_claim(limit, evidence=beside)
+
+
+def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """A step that reached a limit of its own: at the job's limit, Slurm would not call the job FAILED."""
+    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
+    step = findings.step_at_its_limit(first, view.attempt.job_id) if first is not None else ""
+    code = view.attempt.exit_code or 0
+    ended = {view.signal, code, code - vocabulary.BY_SIGNAL} & _ENDS_OF_A_STEP
+    if first is None or not step or not (ended or code):
+        return
+    errors = (f.signature.role in _EXPLAINING for f in (*view.findings, *view.further_errors))
+    if not ended and any(errors):
+        return  # the script went on, and a later command failed
+    yield claims.Claim(
+        cause="time_limit",
+        weight=_OTHER_LIMIT if ended else _BY_OTHER_CODE,
+        at=view.end_at,
+        rule="scheduler",
+        evidence=(first,),
+        cap=records.Confidence.LIKELY,
+        sentence=f"Step {step} of the job reached its own time limit (srun --time), not the job's",
+        next_step="Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. More time for the job would not help",
+        explains=frozenset({"user_error", "rank_killed"}),
+    )
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -59,7 +59,9 @@ def register(register: commands.Commands) -> None:
         default="all",
         help="one of those below, or all (the default)",
     )
-    made.add_argument("--since", default="28d", metavar="WHEN", help="28d (ago, the default), 2026-01-31 …")
+    made.add_argument(
+        "--since", default="28d", metavar="WHEN", help="28d (ago, the default), yesterday, 2026-01-31 …"
+    )
     made.add_argument(
         "--until", metavar="WHEN", help="end of the span (default now, or where imported accounting ends)"
     )

@@ -36,7 +36,9 @@ def register(register: commands.Commands) -> None:
     made = group.add("load", _load, "read the site's table of places now (docs/places.md)")
     made.add_argument("file", metavar="FILE", type=Path, help="CSV with the columns node, rack, …")
     made = group.add("scan", _scan, "places whose nodes fail more than the other places of their kind")
-    made.add_argument("--since", default="28d", metavar="WHEN", help="28d (ago, the default), 2026-01-31 …")
+    made.add_argument(
+        "--since", default="28d", metavar="WHEN", help="28d (ago, the default), yesterday, 2026-01-31 …"
+    )
     made.add_argument(
         "--false-share",
         default=0.01,

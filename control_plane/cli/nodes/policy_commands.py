@@ -15,7 +15,9 @@ def register(register: commands.Commands) -> None:
     """Adds `policy simulate|show`."""
     group = register.group("policy", "the drain policy: its settings, and a replay of history")
     made = group.add("simulate", _simulate, "say what the policy would have done with the events of the past")
-    made.add_argument("--since", default="7d", metavar="WHEN", help="7d (ago, the default), 2026-01-31 …")
+    made.add_argument(
+        "--since", default="7d", metavar="WHEN", help="7d (ago, the default), yesterday, 2026-01-31 …"
+    )
     made.add_argument("--until", metavar="WHEN", help="end of the replay (default now)")
     made.add_argument("--json", action="store_true", help="one JSON object")
     group.add("show", _show, "print the settings in force")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import urllib.parse
+from pathlib import Path
 
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.cli.site import role_commands
@@ -67,9 +68,20 @@ def _stop(args: argparse.Namespace) -> int:
 def _embedded(args: argparse.Namespace) -> settings.Settings:
     config = settings.load(args.config)
     if config.database.url:
-        msg = f"[database] url names a server of your own ({_where(config)}); start and stop it there"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(
+            f"[database] url names the server {_where(config)}{_of_account(config.database.url)}, which db start and db stop do not run. "
+            "Its own account or root does: with systemctl, or, an embedded one, with settings that name its directory and no url"
+        )
     return config
+
+
+def _of_account(url: str) -> str:
+    """Whose the server's local socket is; empty for a server elsewhere, and where this account may not look."""
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)
+    try:
+        return f" of {Path(query['host'][0]).owner()}"
+    except (KeyError, OSError):
+        return ""
 
 
 def _where(config: settings.Settings) -> str:

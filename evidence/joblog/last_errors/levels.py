@@ -6,6 +6,11 @@ With the level of an error, a message needs no word for one; such a line counts 
 from __future__ import annotations
 
 import re
+from collections.abc import Reversible
+from itertools import islice
+
+from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog.grammar import JobFinding
 
 _DAY = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -39,6 +44,37 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """What runs beside the work, what a program does while it ends, and advice."""
+_LAST = re.compile(
+    r"[^A-Za-z]{0,40}(?:\w[\w.-]{0,40}: ){0,2}\W{0,3}(?:FATAL|CRITICAL|Fatal(?: error)?)\b\W{1,4}(?=\S)"
+)
+"""The level with which a program ends, behind the time and its own name."""
+_SUMS_UP = re.compile(
+    r"\b(?:fail\w{0,4}|abort\w{0,3}|errors?|exceptions?|exit\w{0,3}|terminat\w{1,4}|stopp?\w{0,4}|giv\w{2,3} up|(?:unable to|could not|cannot|can't) (?:continue|proceed|go on|open|read|find|load|access|connect|start|create|write|locate|initiali[sz]e)|previous|above|no such|not found|missing|do(?:es)? not exist|not (?:reached|available|complete\w?))\b",
+    re.IGNORECASE,
+)
+"""Words of an end without its reason, and of a lack, which may be the consequence of an earlier error."""
+_WORD = re.compile(r"[a-z]{4,40}")
+_LEAST_WORDS = 3
+_GOES_ON = re.compile(
+    r"\b(?:using|instead|without|anew|rebuil\w{1,4}|defaults?|disabl\w{1,3}|(?:going|carrying) on)\b",
+    re.IGNORECASE,
+)
+
+
+def ends_another(word: JobFinding, held: JobFinding, recent: Reversible[str]) -> bool:
+    """Whether `word` is a program's fatal statement about another subject than `held`, an error that it printed before and did without.
+
+    `recent`: the lines read last. The program says so between the two, or the error is of something that runs beside the work.
+    """
+    found = _LAST.match(word.message)
+    if found is None or _LAST.match(held.message) or _SUMS_UP.search(word.message, found.end()):
+        return False
+    words = _WORD.findall(word.message[found.end() :].lower())
+    if len(words) < _LEAST_WORDS or set(words) & set(_WORD.findall(held.message.lower())):
+        return False
+    between = list(islice(reversed(recent), max(word.line - held.line - 1, 0)))
+    goes_on = any(_GOES_ON.search(line) or progress.announces_recovery(line) for line in between)
+    return goes_on or (bool(between) and _ASIDE.search(held.message) is not None)
 
 
 def is_error(text: str) -> bool:

@@ -38,13 +38,17 @@ _LACKS_PACKAGE = re.compile(
 )
 _AT = r"(?:/\S{0,80}/)?"
 _LOADS = rf"{_AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
-_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp)"
+_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp|touch|tee|dd|truncate)"
 _LOADED = re.compile(
     rf"{_LOADS}: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: |fatal error: An error occurred \("
 )
 """Complaints of commands that load files from elsewhere; their lines above tell which."""
 _MOVED = re.compile(rf"{_MOVES}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")
-"""Complaints of commands that copy files, make directories, or go where they lie."""
+"""Complaints of commands that copy or write files, make directories, or go where they lie."""
+_NOT_WRITTEN = re.compile(
+    r"\S{1,300}: (?:line )?\d{1,6}: (?:(?:cannot create|can't create) )?(?P<path>[^\s:]{1,400}): (?:Permission denied|Read-only file system|Not a directory|Directory nonexistent|No such file or directory|No space left on device|Disk quota exceeded|cannot overwrite existing file)\b"
+)
+"""A shell's complaint about a file that a command of its script should write."""
 _WORKS_ON = re.compile(
     rf"--\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d--  (?P<wget>\S{{1,500}})$|(?P<brief>(?:https?|ftp)://\S{{1,500}}):$|Cloning into (?:bare repository )?'(?P<git>[^'\n]{{1,300}})'\.\.\.$|\++ (?P<traced>{_LOADS} .{{1,500}})$"
 )
@@ -150,6 +154,10 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
         names |= set() if names or _LOCAL.search(text) else {_ANYTHING}
     elif _MOVED.match(text):
         names |= _files(text) | _of_hadoop(text)
+    elif (found := _NOT_WRITTEN.match(text)) and "/" not in (path := found["path"])[:1]:
+        names |= _files(path)
+    elif found:
+        names.add(f"path {path}")  # another file of that name is another file
     if _NOT_THERE.match(text):
         names.add(_HERE)
     if _STOPS.match(text) or (_MOVED.match(text) and _NO_STORAGE.search(text)):

@@ -69,7 +69,7 @@ _ENDS_ALL_THE_SAME = re.compile(
     r"\b(?:fatal|abort\w{0,3}|exit(?:s|ing)?|quit\w{0,4}|giv(?:es|ing) up|terminat\w{1,4})\b", re.IGNORECASE
 )
 _FALLS_BACK = re.compile(
-    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:(?P<clear>using (?:the )?(?:[\w./+-]{1,40} ){1,4}instead(?! of)\b|instead using\b|(?:falls?|falling) back (?:to|on)\b)|using (?:the )?(?:[\w./+-]{1,40} ){1,4}attention\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
+    r"(?!.*\b(?:you|please|should|must|try|required?|requires)\b)(?:.*\b(?:(?P<clear>using (?:the |an? |its )?(?:local|cached|built-?in|default|bundled|stored|previous|older?) (?:copy|data|cache|version|values?|settings?|config\w{0,10}|implementation|weights)\b|using (?:the )?(?:[\w./+-]{1,40} ){1,4}instead(?! of)\b|instead using\b|(?:falls?|falling) back (?:to|on)\b)|using (?:the )?(?:[\w./+-]{1,40} ){1,4}attention\b|(?:default|revert|switch)(?:s|ed|ing)? (?:back )?to\b|will use (?!\d)|(?:running|training|proceeding|going on) without\b|disabling\b)"
     r"|(?!.*(?:error|exception|fail|abort|fatal|exit|cannot|not )).*\b(?:disabled|(?:turned|switched) off)[.!]?$)",
     re.IGNORECASE,
 )

@@ -15,6 +15,7 @@ from probing_cluster.evidence.joblog.last_errors import (
     closing,
     error_line,
     exit_codes,
+    levels,
     lines_behind,
     links,
     sentences,
@@ -185,8 +186,10 @@ class TrailingErrors:
                 if (self._last is None or raced) and not listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
-                elif self._last is not None and exit_codes.decides(word.message, self._last, over=self._over):
-                    before = self._last
+                elif (before := self._last) is not None and (
+                    exit_codes.decides(word.message, before, over=self._over)
+                    or levels.ends_another(word, before, self._recent)
+                ):
                     self.hold(word)
                     self._gave_way = before
                 elif self._last is not None and self._is_of_transfer(word.message, self._last):
@@ -276,10 +279,8 @@ class TrailingErrors:
             return None
         if found.kind not in _LACKS and not found.detail.get("missing"):
             return None
-        if weak.kind == found.kind == "command_not_found":
-            return None  # the later one gave the script its exit code
-        if _PART_OF_PACKAGE.search(found.message):
-            return None
+        if weak.kind == found.kind == "command_not_found" or _PART_OF_PACKAGE.search(found.message):
+            return None  # of two commands, the later one gave the script its exit code
         self._weak = None
         return weak
 

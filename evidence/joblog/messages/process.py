@@ -110,6 +110,8 @@ _NO_COMMAND = re.compile(
     r"|^\s{0,8}(?:nohup|timeout|nice|stdbuf|setsid|xargs|time|taskset|numactl)\S{0,3}: (?:failed to run command|cannot run|failed to execute) .{1,200}: No such file or directory$|^\s{0,8}xargs: \S{1,200}: No such file or directory$"
     r"|^\s{0,8}\S{1,300}: \S{1,200}: bad interpreter: No such file or directory$"
 )
+_SETS_UP = frozenset({"module", "ml", "conda", "mamba", "micromamba", "spack"})
+"""Commands that bring an environment; what it holds is missing later."""
 _DEATH = re.compile(r"\bReceived (?P<signal>15|[123]) death signal, shutting down workers")
 _TERMINATED = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
 _CAUGHT = re.compile(
@@ -218,14 +220,10 @@ def _crashed(record: Record) -> JobFinding | None:
     if found := _KERNEL.search(text):
         kind = "segfault" if found["segfault"] else "process_crashed"
         return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
-    found = _BARE.match(text.strip())
-    if (
-        found is None
-        and (behind := _BEHIND_A_BAR.search(text))
-        and progress.is_progress(text[: behind.start("how")])
-    ):
-        found = behind
-    if found:
+    behind = _BEHIND_A_BAR.search(text)
+    if behind and not progress.is_progress(text[: behind.start("how")]):
+        behind = None
+    if found := _BARE.match(text.strip()) or behind:
         return make(FACTS, _how(next(filter(None, found.groups()))), record)
     return None
 
@@ -293,7 +291,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             FACTS, "process_terminated", record, role=LineRole.EXIT, meaning=_TERMINATED, detail=detail
         )
     if found := _NO_COMMAND.match(text):
-        modules = {"weak": True, "modules": True} if found["name"] in ("module", "ml") else {}
+        modules = {"weak": True, "modules": True} if found["name"] in _SETS_UP else {}
         return make(FACTS, "command_not_found", record, detail=modules)
     if _SIGHUP.search(text):
         return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=_HUNG_UP)

@@ -45,8 +45,9 @@ _MODULES = re.compile(
     r"Lmod has detected the following error:|(?:Module(?:Cmd_\w{1,20})?\.c\(\d{1,6}\)|\S{0,40}ModuleCmd_\w{1,20}\.c\(\d{1,6}\)): ?ERROR:"
     r"|(?:ERROR: )?Unable to locate a modulefile for |ERROR: Module cannot be loaded due to |ERROR: Load of (?:requirement|module) "
     r"|\S{1,200}: (?:line )?\d{1,6}: \S{1,200}/(?:lmod|modulecmd|modulecmd\.tcl): No such file or directory$"
+    r"|\S{1,200}: (?:line )?\d{1,6}: (?:\S{1,200}/)?(?:activate|(?:conda|mamba|micromamba|modules?|lmod|setup-env|spack)\.sh): No such file or directory$"
 )
-"""The module system could not do its part; what it should have brought is missing later."""
+"""The module system, or the file that sets up an environment, could not do its part; what it should have brought is missing later."""
 _CONDA = re.compile(
     r"conda: error: |(?:/\S{0,300}/)?conda: line \d{1,6}: (?:syntax error|\S{1,60}: command not found)"
 )
@@ -166,7 +167,7 @@ FAMILY = grammar.LogFamily(
     name="tools",
     triggers=(
         "rror: ", "option -- ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
-        "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
+        "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "activate: No", ".sh: No such", "modulecmd", ":ERROR:",
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "nown flag", "nown option", "nown argument", "nown command", "zed flag", "zed argument", "zed command", "expected argument", "flag provided", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",

@@ -167,15 +167,17 @@ def test_failed_with_code_0_is_possibly_a_script_that_ended_with_128(make):
     assert make.judge(attempt=make.attempt(exit_code=0), watched={}).cause == "unknown"
 
 
-def test_exit_code_2_may_be_an_interrupt(make):
+def test_exit_code_2_may_be_an_interrupt_where_the_output_names_one(make):
     """Slurm records 2 of a script's 130, SIGINT: a clause says so, and no advice is built on it."""
     v = make.judge(attempt=make.attempt(exit_code=2))
     assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
     assert (
         v.summary
-        == "The program exited with code 2 (of many tools: a wrong argument; or 130, SIGINT), with no fault beside it."
+        == "The program exited with code 2 (of many tools: a wrong argument), with no fault beside it."
     )
     assert v.next_step == "Look at the program's own output."
+    named = make.finding("task_exit", message="launcher: caught SIGINT, stopping", detail={"role": "exit"})
+    assert "(of many tools: a wrong argument; or 130, SIGINT)" in make.judge(named, attempt=make.attempt(exit_code=2)).summary  # fmt: skip
 
 
 def test_exit_code_on_unwatched_nodes_is_only_possible(make):

@@ -129,6 +129,10 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("slurm_launch_failed", "slurmstepd-n1: error: execve(): bad interpreter(/opt/nope/python): No such file or directory", "first line"),
         ("program_error", "srun: unrecognized option '--container-image=nvcr.io#nvidia/pytorch:24.01'", "pyxis"),
         ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error. Please try to raise your shared memory limit.", "df -h /dev/shm"),
+        ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error", "ask for more (--mem), use fewer loader workers (num_workers)"),
+        ("dataloader_crash", "RuntimeError: DataLoader worker (pid(s) 31, 32) exited unexpectedly", "(--mem), see how full /dev/shm"),
+        ("command_not_found", "job.sh: line 3: conda: command not found", "outside its environment"),
+        ("program_error", "job.sh: line 3: /w/venv/bin/activate: No such file or directory", "path of the environment"),
         ("python_consequence", "BrokenPipeError: [Errno 32] Broken pipe", "`set -o pipefail`"),
     ],
 )  # fmt: skip

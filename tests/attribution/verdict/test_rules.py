@@ -824,7 +824,7 @@ TERMINATED = "srun: error: n1: task 0: Terminated"
             "interrupted",
             "SystemExit: 2",
             "user_error",
-            "exited with code 2 (of many tools: a wrong argument; or 130, SIGINT)",
+            "exited with code 2 (of many tools: a wrong argument), ",
         ),
         (
             1,

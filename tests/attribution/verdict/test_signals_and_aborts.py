@@ -92,6 +92,34 @@ def test_a_signal_that_slurm_passed_on_is_called_so(make, line, named):
     assert "Memory" not in v.next_step
 
 
+STEP_LIMIT = "slurmstepd: error: *** STEP 4242.0 ON n1 CANCELLED AT 2026-03-02T14:20:00 DUE TO TIME LIMIT ***"
+
+
+def test_a_steps_own_limit_is_not_the_jobs(make):
+    """The job has time left; what ends the script is its step."""
+    event = make.finding("slurm_timeout", message=STEP_LIMIT, detail={"role": "end", "first_cause": True})
+    for code, signal in (0, 15), (15, 0), (143, 0), (137, 0):
+        v = make.judge(event, attempt=make.attempt(exit_code=code, exit_signal=signal))
+        assert (v.cause, v.confidence) == ("time_limit", C.LIKELY)
+        assert v.summary == "Step 4242.0 of the job reached its own time limit (srun --time), not the job's."
+        assert "srun's own --time" in v.next_step
+        assert v.evidence == (event.event_id,)
+    by_code = make.judge(event, attempt=make.attempt(exit_code=1))
+    assert (by_code.cause, by_code.confidence) == ("time_limit", C.POSSIBLE)
+
+
+def test_a_steps_limit_that_the_script_outlived_explains_no_later_error(make):
+    """Nor does another job's, nor one of a job that reached its own limit."""
+    detail = {"role": "end", "first_cause": True}
+    event = make.finding("slurm_timeout", message=STEP_LIMIT, detail=detail)
+    later = make.finding("python_exception", message="KeyError: 'lr'", detail={"role": "root", "domains": ["user_program"]})  # fmt: skip
+    assert make.judge(event, later, attempt=make.attempt(exit_code=1)).cause == "user_error"
+    other = make.finding("slurm_timeout", message=STEP_LIMIT.replace("4242", "4243"), detail=detail)
+    assert make.judge(other, attempt=make.attempt(exit_code=15)).cause == "user_error"
+    whole = make.judge(event, attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=60.0))
+    assert "The job reached its time limit" in whole.summary
+
+
 def test_memory_sends_no_sigterm(make):
     v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=15))
     assert v.next_step.startswith("Find out who sent it: a person (kill, `scancel -s TERM`)")

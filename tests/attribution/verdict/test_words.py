@@ -601,8 +601,11 @@ def test_a_program_that_called_mpi_abort_was_ended_by_no_signal(make):
 
 def test_an_exit_code_says_what_shells_mean_by_it(make):
     v = make.judge(attempt=make.attempt(exit_code=13))
-    assert "13 (or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports)" in v.summary  # fmt: skip
-    assert "2 (of many tools: a wrong argument; or 130, SIGINT)" in make.judge(attempt=make.attempt(exit_code=2)).summary  # fmt: skip
+    assert "13 (or 141, SIGPIPE: the reader of a pipe ended first, such as `head` or `grep -q`, which `set -o pipefail` reports)" in v.summary  # fmt: skip
+    for code, signal in (13, 0), (141, 0), (0, 13):
+        v = make.judge(attempt=make.attempt(exit_code=code, exit_signal=signal))
+        assert "end that line with `|| true`" in v.next_step
+    assert "2 (of many tools: a wrong argument)" in make.judge(attempt=make.attempt(exit_code=2)).summary
     assert "timeout(1)" in make.judge(attempt=make.attempt(exit_code=124)).summary
     for watched in ({}, {"n1": make.end, "n2": make.end}):
         unread = make.judge(attempt=make.attempt(exit_code=127), watched=watched).summary

@@ -583,6 +583,20 @@ def test_bad_spans_are_refused(text: str) -> None:
         span.instant(text, clock.SYSTEM.now())
 
 
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [("today", "2026-11-22"), ("Yesterday", "2026-11-21"), ("2 days ago", "2026-11-20T14:02"), ("2d", "2026-11-20T14:02"), ("90 minutes ago", "2026-11-22T12:32")],
+)  # fmt: skip
+def test_days_in_words_are_times(text: str, at: str) -> None:
+    now = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
+    assert span.instant(text, now) == datetime.fromisoformat(at).replace(tzinfo=UTC)
+
+
+def test_what_is_no_time_is_answered_with_every_form() -> None:
+    with pytest.raises(errors.UsageError, match=r"today, yesterday .* 7d .* 2026-01-31T14:02Z"):
+        span.instant("monday", datetime(2026, 11, 22, tzinfo=UTC))
+
+
 @pytest.mark.parametrize("option", ["--partition", "--user"])
 def test_an_empty_name_is_refused(run: Run, history: list[str], option: str) -> None:
     """An empty shell variable would ask for everybody, and be answered with nothing."""
@@ -787,6 +801,20 @@ def test_a_login_that_is_refused_is_no_database_that_is_away(
     err = capsys.readouterr().err
     assert "does not let you in" in err
     assert "as the service's account, or with a login of your own" in err
+
+
+@pytest.mark.parametrize("act", ["start", "stop"])
+def test_a_server_that_a_url_names_is_said_to_be_whose(
+    act: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It need not be the caller's own: the socket's directory shows the account."""
+    path = tmp_path / "url.toml"
+    path.write_text(f'[database]\nurl = "postgresql:///probing?host={tmp_path}"\n')
+    assert main.main(["db", act, "--config", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert f"of {tmp_path.owner()}, which db start and db stop do not run" in err
+    assert "of your own" not in err
+    assert "settings that name its directory" in err
 
 
 def test_fleet_asks_whether_it_is_let_in_before_it_works(

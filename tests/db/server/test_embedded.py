@@ -284,3 +284,14 @@ def test_its_memory_is_a_share_of_what_there_is(home: Path, tmp_path: Path) -> N
     with psycopg.connect(embedded.ensure(home)) as connection:
         row = connection.execute("SELECT setting::bigint * 8192 / 1048576 FROM pg_settings WHERE name = 'shared_buffers'").fetchone()  # fmt: skip
     assert row == (server_files.shared_buffers_mib(),)
+
+
+def test_a_server_of_another_account_is_said_to_be_whose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a traceback nor silence: whose it is, and the way out."""
+    monkeypatch.setattr(embedded, "is_closed", lambda _: True)
+    with pytest.raises(
+        errors.DatabaseRefused, match=f"belongs to {tmp_path.owner()}: .*sudo probing-ctl db stop"
+    ):
+        embedded.stop(tmp_path)

@@ -183,7 +183,12 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     else:
         code = view.attempt.exit_code or 0
         refused = any(_is_refusal(code, f.event) for f in view.findings)
-        code_words = phrases.exit_code(code, refusal_logged=refused, names_none=_names_none(view, code))
+        code_words = phrases.exit_code(
+            code,
+            refusal_logged=refused,
+            names_none=_names_none(view, code),
+            interrupted=any(phrases.names_signal(f.event.message, _INT) for f in view.findings),
+        )
         how = _without_code(view) or f"exited with code {code_words}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
