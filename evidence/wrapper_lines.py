@@ -18,7 +18,7 @@ _WRAPPER = re.compile(
     r"|Killing subprocess|Sending process \d|.{0,160}(?:torch[./]distributed[./](?:elastic|launch|run)|\blaunch\.py:\d|\bsigkill_handler\b)"
     # The end in words, with an exit code, a date or a job's name.
     rf"|.{{0,60}}\b(?i:exit(?:ed|ing|s)?|return(?:ed|s)?|rc|status)(?: (?i:with|code|status|value))*\W{{1,4}}-?\d{{1,3}}\W*$"
-    rf"|(?i:(?:the )?(?:job|script|run|batch job|program|task|step)\b.{{0,60}}\b(?:finished|ended|end|done|completed?|failed|stopped|exit(?:ed)?|over)\b)"
+    rf"|(?i:(?:the )?(?:job|script|run|batch job|program|task|step)\b.{{0,60}}\b(?:finished|ended|end|done|completed?|failed|stopped|exit(?:ed)?|over(?=\W*$|[.!,;]))(?!\w))"
     rf"|(?i:finished|ended|end|done|completed|stopped|failed|bye|good ?bye|exiting)\b(?:\W*|\W.{{0,30}}(?:{_CLOCK}|\b(?:job|script|run|at|on)\b).{{0,60}})$"
     rf"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{{0,6}},? .{{0,40}}{_CLOCK}|\d{{4}}-\d\d-\d\d(?:[T ]{_CLOCK}\S{{0,16}})?$|{_CLOCK}$"
     # A key of an epilog's report on the job.

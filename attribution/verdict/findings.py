@@ -157,7 +157,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
     if event.kind in _RAISED and (licence := _LICENCES.get(str(event.detail.get("licence")))):
         return licence
     if event.kind == "io_error" and _READ_ONLY.search(event.message):
-        return "read_only_file"
+        may_be_own = "user_program" in event.detail.get("domains", ("user_program",))
+        return "read_only_file" if may_be_own else "read_only_disk"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
         return "stale_lock_file"
     if event.kind in _RAISED and misses_a_host(event):
@@ -198,7 +199,7 @@ _NO_ACCOUNT = re.compile(
 )
 """An account that the node's name service, or a container's /etc/passwd, does not know."""
 _REFUSED = re.compile(
-    r"\blicen[cs]e (?:checkout|manager|server)|\blicensing error|\b(?:obtain|check ?out|acquire|get) .{0,40}\blicen[cs]e",
+    r"\blicen[cs]e (?:checkout|manager|server)|\blicensing error|\bcheck ?out .{0,40}\blicen[cs]e",
     re.IGNORECASE,
 )
 """A licence that the program did not get."""

@@ -257,6 +257,8 @@ class CauseCandidates:
             advanced = self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
             if self._after_exit.went_on(record.text, advanced=advanced):
                 self._survived(listed=True)
+            elif self._progress.steps == _STEPS:
+                self._note(self.best, worked_on=True)
             return
         raised = best.kind in ("python_exception", "import_error")
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):

@@ -102,7 +102,7 @@ _INSIDE = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _UNRAISED = re.compile(
     r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in (?:sys\.excepthook|atexit\._run_exitfuncs):$|^\[IPKernelApp\] (?:ERROR|WARNING) \| "
     r"|\b(?:Task|Future) exception was never retrieved$|^Exception in Tkinter callback$|\bdistributed\.\w{1,20} - ERROR - Failed to communicate with scheduler during heartbeat\.$"
-    r"|\b(?:exception|error)\b.{0,80}\bin (?:thread )?[\"']?shutdown[ -]?hook(?:-\d{1,6})?\b[\"']?.{0,200}$|\bShutdownHookManager: Exception\b",
+    r"|^(?!.*\bin thread \"main\").*\b(?:exception|error)\b.{0,80}\bin (?:thread )?[\"']?shutdown[ -]?hook(?:-\d{1,6})?\b[\"']?.{0,200}$|\bShutdownHookManager: Exception\b",
     re.IGNORECASE,
 )
 """The heading of an exception that Python, or Dask between its heartbeats, ignores, or of one in what a JVM calls after the end; it ends nothing."""

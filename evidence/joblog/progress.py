@@ -24,10 +24,11 @@ _DATE = re.compile(
 _NO_WORK = re.compile(
     r"error|exception|fail|retry|attempt|warn|abort|kill|traceback|timed? ?out|signal|frame #|File \"|NCCL|RCCL|gloo|"
     r"\b(?:load|download|fetch|extract|unpack|build|compil|tokeniz|convert|sav|writ|upload|resolv|collect|install|connect|import|map)\w{0,5}\b|"
-    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))",
+    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))"
+    r"|^(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s)).*\bwait(?:ing|ed) (?:for|until)\b",
     re.IGNORECASE,
 )
-"""Other counters that grow: errors, retries, shards loaded, processes that end one by one."""
+"""Other counters that grow: errors, retries, seconds of waiting, shards loaded, processes that end one by one."""
 _LISTED_CODE = re.compile(
     r"\s{0,8}\d{1,7} \|(?= .{0,400}[;(){}\"#])|\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']|\s{0,8}\d{1,4}\s{1,4}(?:/\S{1,400}\(\S{0,400}\) ?\[0x|0x[0-9a-f]{4,16}\b)"
 )
@@ -49,10 +50,11 @@ _SERVED = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
 _IDLE = re.compile(
-    r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|[KMGT]i?B\b",
+    r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|not (?:yet )?(?:ready|up|available|reachable|running|responding)\b|[KMGT]i?B\b"
+    r"|(?:\b|_)(?:(?:mpi)?rank|task|worker|node|proc|process(?:es|or)?|instance|cpu|pe|partition|(?:sub)?domain|container|thread|replica)s?(?=\D{0,3}\d)",
     re.IGNORECASE,
 )
-"""Values that grow even if the program stands still."""
+"""Values that grow even if the program stands still, and parts of a parallel job, which end side by side."""
 _GREW = 2
 """Lines mean progress if their first number grew at least so often before the error,"""
 _GREW_LONG = 20
@@ -299,8 +301,10 @@ _SUCCEEDED = re.compile(
 
 
 def succeeded(text: str, error: str = "") -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well, or Spark the work in which `error` happened."""
-    return _SUCCEEDED.search(text) is not None or units.ran_again(error, text)
+    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well after `error`, or Spark the work in which it happened."""
+    return (_SUCCEEDED.search(text) is not None and not units.ends_main(error)) or units.ran_again(
+        error, text
+    )
 
 
 _SUCCESS = re.compile(

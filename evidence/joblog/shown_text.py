@@ -326,6 +326,12 @@ _OLDER_LOG = re.compile(
     re.IGNORECASE,
 )
 """A heading of an earlier run's log that the script prints."""
+_WORKS_ON_OLD = re.compile(
+    r"(?!==>)\W{0,12}+(?:(?<=\[)[^\]\n]{1,40}\])?+.*?\b(?:no|not|without|found|rm|mv|cp|diff|us(?:e|es|ed|ing)|back(?:ing|ed)?[ -]?up|initial"
+    r"|(?:remov|delet|copy|copi|mov|renam|resum|restor|rotat|append|compar|skip|(?:over)?writ|sav|stor|archiv|compress|g?zip|pars|ignor|merg|truncat|clean|load|read|(?:re)?start|continu|import|upload|sync)\w{0,5})\b",
+    re.IGNORECASE,
+)
+"""What a script does with an earlier log instead."""
 _OLD_WORD = re.compile(rf"{_OLD}|prev", re.IGNORECASE)
 """A word of every such heading: most lines have none."""
 _NEXT_PART = re.compile(
@@ -342,7 +348,8 @@ class OlderLog:
 
     def read(self, line: int, text: str) -> None:
         """A line of the log, in order."""
-        if _OLD_WORD.search(text) and _OLDER_LOG.match(text):
+        old = _OLD_WORD.search(text)
+        if old and _OLDER_LOG.match(text) and not _WORKS_ON_OLD.match(text, 0, old.start()):
             self._began = line
         elif self._began and _NEXT_PART.match(text):
             self._began = 0

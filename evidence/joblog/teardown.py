@@ -16,8 +16,8 @@ _LOSSES = frozenset(
 )
 """How processes lose each other, also when one after the other ends as it should."""
 _WORK_DONE = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b(?:job|run|program|simulation|work) ?[#:]? ?\d{1,4}\b(?! ?%)))"
-    r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:done|finished|completed?|ended|over)\b)",
+    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|be|half|part(?:ial|ly)\w{0,2}|nearly|almost|first|second|third|next|each|every|another|reading|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b(?:job|run|program|simulation|work) ?[#:]? ?\d{1,4}\b(?! ?%)|\b\d{1,2}(?:\.\d{1,4})?\s?% ?(?:done|finished|completed?)\b))"
+    r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:(?:done|finished|completed?|ended)\b(?!\W{0,3}\d{1,2}(?:\.\d{1,4})? ?%)|over(?=\W{0,6}$|[.!,;])))",
     re.IGNORECASE,
 )
 """The program's own report that its work is over; the end of a job or a run with a number is that of a unit."""
@@ -44,7 +44,7 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 def _report(line: str) -> str:
     """What the line reports of the work; empty for nothing. Each of many losses asks for the same lines above it."""
     text = labels.bare(0, line).text
-    if _WORK_DONE.match(text):
+    if _WORK_DONE.match(text) and (_is_complete(text) or not _OF_TOTAL.search(text)):
         return _OVER
     if progress.is_progress(text):
         return _COMPLETE if _is_complete(text) else _GOES_ON

@@ -22,11 +22,11 @@ _UNIT = re.compile(
     r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=\"']{1,3})(?P<name>(?=[A-Za-z_-]{0,12}\d)[\w-]{1,24})(?![\w.%]\w|[\w%])"
 )
 _NO_UNIT = re.compile(
-    r"\b(?:ranks?|pid|process(?:es)?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
+    r"(?:\b|_)(?:(?:my|mpi|world)_?ranks?|ranks?|pid|process(?:es|ors?)?|procs?|tasks?|instances?|jobs?|containers?|replicas|cpus?|pes?|partitions?|domains?|tiles?|subdomains?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
     r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4}|\w{0,20}_?ids?|\w{0,20}Id|(?:total|number|num|count)\b.{0,40})\W{0,3}$",
     re.IGNORECASE,
 )
-"""Numbered things that are not worked off one after the other, and steps, which have rules of their own."""
+"""Numbered things that work side by side, so that the end of one shows nothing of the next, and steps, which have rules of their own."""
 _BY_ITSELF = re.compile(
     r"\b(?:memory|power|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|(?<!\[)queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|checkpoints?|ckpt|sav(?:ed?|ing)|wrote|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
     re.IGNORECASE,
@@ -53,6 +53,7 @@ _FAILED_UNIT = re.compile(
     rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}", re.IGNORECASE
 )
 """A harness reports which of its units failed: it caught the exception."""
+_NUMBER = "0123456789-_"
 _NEAR_LINES = 2
 _GOES_ON = re.compile(
     r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
@@ -74,6 +75,7 @@ _LEFT_OUT = re.compile(
     r"(?<!not )\b(?:skip(?:ping|ped)|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
     re.IGNORECASE,
 )
+_ENDS_MAIN = 'Exception in thread "main" '
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|restart(?:ed|ing|[ _]count\W{1,3}[1-9]))\b", re.IGNORECASE
 )
@@ -83,12 +85,17 @@ _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 def reports_recovery(text: str) -> bool:
     """Whether the line reports that the program goes on."""
     goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
-    return goes_on and not _ADVICE.search(text)
+    return goes_on and not _ADVICE.search(text) and not ends_main(text)
+
+
+def ends_main(text: str) -> bool:
+    """Whether an exception ended the main thread of a JVM, whatever it says: the program's result is bad."""
+    return _ENDS_MAIN in text
 
 
 def _is_caught(text: str) -> bool:
     """Whether the line reports what the program leaves out, or tries again, because of an error."""
-    return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text)
+    return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text) and not ends_main(text)
 
 
 def _unit(text: str) -> tuple[str, str] | None:
@@ -98,9 +105,10 @@ def _unit(text: str) -> tuple[str, str] | None:
     text = text[:_MAX_CHARS]
     head = _HEAD.match(text)
     found = _UNIT.match(text, head.end() if head else 0)
-    if found is None or _NO_UNIT.search(found["words"].rstrip()) or _BY_ITSELF.search(text):
+    if found is None or _BY_ITSELF.search(text):
         return None
-    return found["words"].strip(), found["name"]
+    words, kind = found["words"].strip(), found["name"].rstrip(_NUMBER)
+    return None if _NO_UNIT.search(words) or _NO_UNIT.match(kind) else (words, found["name"])
 
 
 class Units:
@@ -115,7 +123,7 @@ class Units:
         heads = [i for i, line in enumerate(before) if grammar.TRACEBACK in line]
         above = before[heads[-1] - 1 if heads else -1] if before and heads != [0] else ""
         failed = _FAILED_UNIT.search(above) or (_COMPLAINS.search(above) and _is_caught(above))
-        self._caught = bool(failed) or _is_caught(error)
+        self._caught = bool(failed) or (not heads and _is_caught(error))
         """Whether the program, or the harness, reported that it caught the error."""
         self._of_r = _OF_R.match(error) is not None
         self._exited = False

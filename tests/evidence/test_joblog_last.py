@@ -210,3 +210,39 @@ def test_what_the_program_said_last_never_convicts_a_machine():
     for text, _ in ENDS.values():
         for found in reader.read(text.split("\n")):
             assert found.domains != ("hardware",)
+
+
+def _first_message(*lines: str) -> str | None:
+    return next((found.message for found in reader.read(lines) if found.first_cause), None)
+
+
+POINTERS = [
+    "ERROR: The job stopped with errors. Please check job.err",
+    "Error: stopped, see the messages above",
+    "*** ERROR: calculation failed; look at solver.err for the reason ***",
+    "2031-02-03 10:11:12,345 ERROR flow: run failed, more details in /w/run/solver.log",
+]
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+def test_an_end_that_points_to_an_error_elsewhere_is_no_cause_itself(pointer: str) -> None:
+    """The error that it points to is the cause, if the log holds it."""
+    assert _first_message("reading the grid", pointer) is None
+    reason = "unable to map the grid onto 7 ranks"
+    assert _first_message(reason, "tidying", pointer) == reason
+    killed = "run.sh: line 8: 41 Killed ./helper"
+    assert _first_message(killed, *(f"step {n}/90 loss 2.{n}" for n in range(1, 6)), pointer) == killed
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ERROR: keyword GRID is unknown, see the log above for the list",
+        "ERROR: see below: the grid has no cells",
+        "Error: please check input.dat (error in line 3)",
+        "ERROR: check the input file for errors",
+        "Error: bad grid. See section 3 of the manual for details",
+    ],
+)
+def test_an_error_that_gives_its_reason_stays_one_wherever_else_it_points(error: str) -> None:
+    assert _first_message("reading the grid", error) == error

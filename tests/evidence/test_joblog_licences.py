@@ -50,3 +50,37 @@ def test_an_exception_about_a_licence_server_is_not_the_programs_alone() -> None
     assert first(*frames, "RuntimeError: license server is dead").domains == SITE
     for own in ("ValueError: the license field is missing", "KeyError: 'license_server'"):
         assert first(*frames, own).domains == ("user_program",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: This program comes under the GNU General Public License without warranty: error in input",
+        "ERROR: Licensed to Lab Seven. Failed to read the mesh",
+        "ERROR: the license agreement was not found in the package",
+        "ERROR: access to a gated model denied: accept the license first",
+        "ERROR: package flow has an invalid license expression: license field not valid",
+        "ERROR: could not find LICENSE file in the package: license not available",
+        "RuntimeError: the terms of the license have not been accepted, error",
+    ],
+)
+def test_terms_of_a_licence_are_none_that_a_program_checks_out(line: str) -> None:
+    found = (
+        first("Traceback (most recent call last):", '  File "a.py", line 5, in get', line)
+        if "RuntimeError" in line
+        else first(line)
+    )
+    assert (found.domains, found.detail.get("licence")) == (("user_program",), None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: the license server did not accept the license: not granted",
+        "ERROR: cannot find license file /opt/solve/license.dat",
+        "ERROR: Licensed to Lab Seven: license checkout failed",
+        "ERROR: not licensed to run here: license has expired",
+    ],
+)
+def test_a_licence_that_was_refused_stays_one_beside_its_terms(line: str) -> None:
+    assert first(line).domains == EITHER

@@ -123,6 +123,25 @@ def test_another_command_that_died_explains_no_client(command: str, last: str) -
     assert first("ready", KILLED.format(how="Killed", command=command), *traceback(last), EXITED) == last
 
 
+@pytest.mark.parametrize(
+    ("between", "worked"),
+    [
+        (WORK, True),
+        (['127.0.0.1 - "POST /v1/rank HTTP/1.1" 200 OK'] * 5, True),
+        (WORK[:2], False),
+        ([f"waiting for the model {n}/90 s" for n in range(1, 30)], False),
+        ([f"server not ready after {n} s" for n in range(1, 40)], False),
+        ([f"attempt {n}/6: no answer" for n in range(1, 6)], False),
+    ],
+)
+def test_a_client_that_worked_on_did_not_need_the_service_that_died(between: list[str], worked: bool) -> None:  # fmt: skip
+    """Waiting for it is no work, and a buffer may hold back a step or two."""
+    how, command, last = SERVED["by the port"]
+    killed = KILLED.format(how=how, command=command)
+    for before in ([], WORK[:3]):
+        assert first(*before, killed, *between, *traceback(last), EXITED) == (last if worked else killed)
+
+
 def test_complaints_are_remembered_within_bounds() -> None:
     """A script in a loop prints thousands of them."""
     held = links.Complaints([])

@@ -132,6 +132,29 @@ def test_what_comes_by_itself_or_from_other_ranks_is_no_unit(line: str) -> None:
     assert first([line.format(n=1), *RAISED, *(line.format(n=n) for n in (2, 3, 4))]) == 4
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "task {n} done",
+        "[INFO] MPI task {n}: completed in 3 s",
+        "finished task-{n}",
+        "Process {n} finished in 3 s",
+        "my_rank {n} done",
+        "instance {n}: done",
+        "Instance {n} saved part{n}.h5",
+        "processor {n} done",
+        "subdomain {n} done",
+        "PE {n} ok",
+    ],
+)
+@pytest.mark.parametrize("before", [1, 6])
+def test_a_part_of_a_parallel_job_that_ends_shows_nothing_of_another(line: str, before: int) -> None:
+    """They work side by side and end in any order."""
+    above = [line.format(n=n) for n in range(before)]
+    below = [line.format(n=before + n) for n in range(4)]
+    assert first([*above, *RAISED, *below]) == before + 3
+
+
 def test_a_bad_exit_behind_the_next_unit_brings_the_error_back() -> None:
     """A harness works through all its units and then reports that one failed."""
     error, later = CAUGHT["trials"]
@@ -229,6 +252,13 @@ def test_a_requeued_attempt_that_resumed_in_the_same_log_ended_nothing() -> None
 def test_the_end_of_a_pipe_or_of_a_monitor_is_no_cause(line: str) -> None:
     """The work was done; the script goes on."""
     assert first(["epoch 3/3 loss 3.9", "training complete", line, "job ok"]) == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["./watch.py --all", "top-down --train", "bin/tail.sh", "sleep_study x.in"]
+)
+def test_a_program_called_like_a_monitor_is_none(command: str) -> None:
+    assert first(["epoch 3/3 loss 3.9", f"./run.sh: line 8: 4711 Killed                  {command}"]) == 2
 
 
 def test_what_a_tagged_chat_quotes_is_no_error() -> None:

@@ -194,7 +194,7 @@ def test_processes_that_lose_each_other_after_the_work_explain_nothing(over: str
     assert message(*_LAST, over, _PEER, ended) == ended
 
 
-@pytest.mark.parametrize("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1"])  # fmt: skip
+@pytest.mark.parametrize("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1", "Training over 8 nodes", "training on 4 nodes", "Run over all subjects", "work is to be done by 4 tasks", "training done 30 %", "training half done", "run 3 of 10 done", "The first run is done.", "run finished reading"])  # fmt: skip
 def test_a_loss_with_work_before_it_stays(line: str) -> None:
     assert message(*_LAST, line, _PEER, "uploaded the model") == _PEER
     assert message(*_LAST, "Training finished", line if "step" in line else "step 1/9", _PEER) == _PEER
@@ -240,6 +240,38 @@ def test_what_a_jvm_calls_after_the_end_is_no_cause(heading: list[str]) -> None:
         line.replace("shutdown-hook-0", "main").replace("ShutdownHookManager", "Main") for line in heading
     ]
     assert message("wrote 3 files", *main, *trace) is not None
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "java.lang.IllegalStateException: sink is closed",
+        "java.lang.RuntimeException: failure in shutdown-hook",
+        "java.io.IOException: record 3 skipped, the table is broken",
+    ],
+)
+@pytest.mark.parametrize(
+    "above", [["Accuracy: 0.93", "saved out/m.bin"], ["Training finished.", "All done!"]]
+)
+@pytest.mark.parametrize(
+    "below",
+    [
+        "26/01/01 10:05:00 INFO DAGScheduler: Job 1 finished: collect at A.java:3, took 300.5 s",
+        "INFO SparkContext: Successfully stopped SparkContext",
+        "wrote out/summary.txt",
+    ],
+)
+def test_an_exception_of_a_jvms_main_thread_is_a_bad_end(raised: str, above: list[str], below: str) -> None:
+    """Whatever it says, and however well the last result looks."""
+    error = f'Exception in thread "main" {raised}'
+    found = first_cause(*above, error, "\tat a.b.C.main(C.java:1)", below)
+    assert found
+    assert (found.message, found.detail.get("goes_on")) == (error, None)
+
+
+def test_an_uncaught_exceptions_own_words_do_not_show_that_it_was_caught() -> None:
+    error = "ValueError: 3 rows were skipped, nothing is left"
+    assert message("reading", *traceback(error), "wrote out/summary.txt") == error
 
 
 def test_an_executor_that_spark_replaced_is_no_cause() -> None:

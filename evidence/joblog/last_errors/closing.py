@@ -342,9 +342,14 @@ class Tail:
             if mention.is_repeated(text, above_it) or (not ended and sentences.is_warned(text, above_it)):
                 break
             body = _plain(text)
-            ends = _ENDING.match(body) or (looked_at <= _OTHERS and sentences.reports_exit(body, below))
+            points = sentences.points_elsewhere(body)
+            ends = (
+                points
+                or _ENDING.match(body)
+                or (looked_at <= _OTHERS and sentences.reports_exit(body, below))
+            )
             if found is None and ends and not (_NONE.search(text) or sentences.is_harmless(text)):
-                ended, ending = True, (line, text)
+                ended, ending = True, None if points else (line, text)
                 reasons = [held for held in lines[index + 1 :] if _REASON.match(held[1])]
                 found = reasons[0] if reasons and not sentences.went_well(reasons[0][1]) else None
                 continue

@@ -80,7 +80,11 @@ def find(record: Record) -> JobFinding | None:
         return None
     if mention.is_speech(record.text) or mention.begins_with_speaker(text) or _NO_ERROR.search(text):
         return None
-    if sentences.is_compound(text) or sentences.is_resolved(text, is_error=record.is_error):
+    if (
+        sentences.points_elsewhere(text)
+        or sentences.is_compound(text)
+        or sentences.is_resolved(text, is_error=record.is_error)
+    ):
         return None
     if calls_itself_one:
         role = LineRole.EXIT if text.startswith("Execution halted") else None

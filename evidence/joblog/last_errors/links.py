@@ -262,6 +262,7 @@ def service_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     """Index in `held` of the death of a service of the script's own that `best`, a client's error, no longer reached; None without one.
 
     The shell names the command that a signal ended. The two lines share the port, the client's name, or the local host.
+    If the job worked on after the death, it did not need that service.
     """
     if best.role not in (LineRole.ROOT, LineRole.REMOTE) or not _UNREACHED.search(best.message):
         return None
@@ -269,6 +270,8 @@ def service_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     for i, earlier in enumerate(held):
         died = _KILLED.match(locales.english(earlier.message))
         if earlier.kind not in grammar.SIGNAL_DEATH_KINDS or earlier.line >= best.line or died is None:
+            continue
+        if earlier.detail.get("worked_on"):
             continue
         command = died["command"]
         ours, theirs = _ports(command), _ports(best.message)

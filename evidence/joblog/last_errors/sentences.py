@@ -187,12 +187,35 @@ def is_warned(text: str, before: Reversible[str]) -> bool:
     return _WARNING.match(next(above, "").strip()) is not None
 
 
+_POINTS = re.compile(
+    r"\b(?:see|check|look|refer|consult|inspect|details?|information|reasons?)(?: (?:is|are|can be found|may be found|at|in|into|to|for|the|your|its|this|any|full|whole|job|slurm|program|solver|run|previous|standard|file)\b(?![./])){0,5}+ "
+    r"(?:(?:[\w./-]{1,60} )?(?:logs?|logfiles?|error (?:files?|logs?)|(?:error )?messages?|outputs?|stderr|stdout|errors? (?:above|below))\b|above\b|below\b|\S{1,200}\.(?:log|err|out)\b)[^:]{0,100}$",
+    re.IGNORECASE,
+)
+_WITHOUT_REASON = re.compile(
+    r"[\W\d]*+(?:(?:fatal|critical|errors?|exceptions?|failures?|the|an?|this|your|some|one|more|or|and|there|it|run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|solver|process|task|command|application|code"
+    r"|failed|fails|aborted|aborting|abort|crashed|stopped|stopping|halted|terminated|exiting|exited|ended|finished|completed|complete|finish|unsuccessful(?:ly)?|abnormally|prematurely|unexpectedly|has|have|had|been|was|were|is|are|did|could|not|with|by|due|to|because|of|an|in|during|occurred|found|detected|encountered|happened|please|for|details?|information|reasons?|[\w.-]{1,40}(?=:))\b[\W\d]*+){0,24}+\Z",
+    re.IGNORECASE,
+)
+"""Words of a bad end, none of which is a reason."""
+
+
+def points_elsewhere(text: str) -> bool:
+    """Whether a program reports only that it ended badly and where its error is printed: the line is no error itself."""
+    found = _POINTS.search(text[:_MAX_CHARS])
+    return (
+        found is not None
+        and len(text) <= _MAX_CHARS
+        and _WITHOUT_REASON.match(text[: found.start()]) is not None
+    )
+
+
 _REPORTS_EXIT = re.compile(
     r"(?!=\s{2}|.{0,80}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?i:(?:the|this|slurm|batch|epilogue?|job|script|program|command|process|step|task|run|training|main|python\d?|srun|mpirun|torchrun|finished|ended|exited|done|terminated|at .{10,40}?|[\w./-]{1,60}\.(?:sh|py|sbatch|slurm))(?:\W{1,3}|\Z)){0,6}"
     r"(?i:(?:with )?(?:an? )?(?:exit[ _-]?(?:code|status)|return[ _-]?code|status|rc)(?: (?:is|was|of)(?: [\w./-]{1,40})?)?)\s{0,3}[:=]?\s{0,3}(?P<code>[1-9]\d{0,2})\W{0,6}$"
 )
 _OF_ENDED = re.compile(r"(?i:exit|rc\b|return|(?:finished|ended|exited|terminated)\b.{0,60}\bstatus)")
-_MAX_CODE = 255
+_MAX_CODE, _MAX_CHARS = 255, 600
 _WENT_ON = re.compile(r"\b(?i:ok|retry\w{0,3}|again|passed|succe\w{2,6})\b")
 
 

@@ -18,6 +18,14 @@ _OF_LICENCE = re.compile(
     re.IGNORECASE,
 )
 """A complaint about a licence."""
+_TERMS = re.compile(
+    r"(?!.*\b(?:check ?out|checking out|(?:licen[cs]e|token) (?:servers?|managers?|daemon)|FlexNet|FLEXlm|RLM|feature)\b)"
+    r"(?:.*\blicen[cs](?:e|es|ing) (?:agreements?|terms|conditions|texts?|headers?|expressions?|identifiers?|fields?|metadata|classifiers?|notices?)\b"
+    r"|.*\b(?:terms|text|copy|conditions) of (?:the|this|its) (?:\w{1,20} ){0,3}licen[cs]e\b|.*\blicensed (?:to(?: the)? (?-i:[A-Z])|under\b)|.*\b(?:Public|Apache|MIT|BSD|Mozilla|Commons|ISC|open[ -]source|[ae]nd[ -]user|EULA) Licen[cs]e\b"
+    r"|.*\b(?:accept\w{0,3}|agree\w{0,3}(?: to)?) (?:[\w']{1,20} ){0,4}licen[cs]es?\b|.*\blicen[cs]es? (?:\w{1,20} ){0,4}(?:accepted|agreed)\b|.*\b(?-i:LICEN[CS]E(?: file\b|\.(?:txt|md|rst)\b)))",
+    re.IGNORECASE,
+)
+"""The text of a licence, or that somebody must accept it: nothing that a program checks out."""
 _CODE = r"(?:licen[cs](?:e|ing)|FlexNet|FLEXlm|FLEXnet)\b.{0,40}?\berror ?(?:code)? ?[:=]? ?-"
 _NO_SERVER = re.compile(
     rf"{_CODE}(?:15|16|17|96|97)\b"
@@ -44,6 +52,8 @@ _MEANINGS = {
 def named(finding: JobFinding) -> JobFinding:
     """`finding`, if a program complains about a licence in it, with the domains and the meaning of what it says of the reason."""
     if finding.kind not in _PROGRAMS or not _OF_LICENCE.search(finding.message):
+        return finding
+    if _TERMS.match(finding.message):
         return finding
     no_server, taken = _NO_SERVER.search(finding.message), _ALL_TAKEN.search(finding.message)
     return _because(finding, "no_server" if no_server else "taken" if taken else "refused")

@@ -8,10 +8,16 @@ from dataclasses import replace
 from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, JobFinding
 
 _READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\berrno = 30\b", re.IGNORECASE)
+_AT = r"(?:^|[\s'\"‘`:=(\[])/(?:mnt/|media/|net/|cluster/|data/)?"
+_ENDS = r"(?![\w-])(?!\S{0,300}(?:rootfs|squash|overlay|image|container|fuse|sif\b|/mnt\b|/mount))"
+"""What jobs mount themselves lies in their own folders."""
+_OF_SERVERS = r"(?:lustre|gpfs|beegfs|ceph|weka|vast|fsx|panfs)\w{0,20}"
+_PARALLEL = re.compile(_AT + _OF_SERVERS + _ENDS)
+"""A path on a parallel file system, which no job mounts."""
 _FOR_OUTPUT = re.compile(
-    r"(?:^|[\s'\"‘:=])/(?:[a-z]{0,10}scratch|lustre|gpfs|beegfs|ceph\w{0,4}|weka|vast|fsx|panfs|nvme|ssd)\w{0,20}/"
+    rf"{_AT}(?:(?:[a-z]{{0,10}}scratch|{_OF_SERVERS}|nvme|ssd|raid)\w{{0,20}}|(?:node-?)?local(?:_?(?:disk|data|ssd|nvme)\w{{0,4}})?|(?:var/)?tmp|dev/shm){_ENDS}"
 )
-"""A path on a file system that sites mount for jobs to write to: if it is read-only, an error made it so."""
+"""A path on a file system that sites mount, or nodes have, for jobs to write to: if it is read-only, an error made it so."""
 _NOT_CONNECTED = re.compile(r"Transport endpoint is not connected|\[Errno 107\]|\berrno = 107\b")
 _MEANINGS = (
     (
@@ -29,7 +35,8 @@ _MEANINGS = (
 
 def named(found: JobFinding) -> JobFinding:
     """`found`, which does not exclude the user if the job may have chosen or made the mount."""
-    if found.kind == "io_error" and _FOR_OUTPUT.search(found.message):
+    of_site = _FOR_OUTPUT if found.kind == "io_error" else _PARALLEL
+    if of_site.search(found.message):
         return found
     for kind, form, meaning in _MEANINGS:
         if found.kind == kind and form.search(found.message):

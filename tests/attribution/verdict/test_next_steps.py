@@ -72,6 +72,13 @@ def test_a_licence_that_was_refused_is_not_the_programs_alone(make):
     assert line in made.next_step
 
 
+def test_terms_of_a_licence_that_nobody_accepted_are_no_licence_servers(make):
+    line = "ERROR: cannot get the data before its license is accepted"
+    made = unwatched(make, line_of(make, "program_error", line, role="root", domains=["user_program"]))
+    assert made.cause == "user_error"
+    assert "licence server" not in made.next_step
+
+
 @pytest.mark.parametrize(
     ("licence", "words", "step"),
     [

@@ -701,6 +701,21 @@ def test_a_read_only_path_is_the_programs_unless_its_drive_says_otherwise(make, 
     assert make.judge(met, broken).cause == "disk"
 
 
+@pytest.mark.parametrize(
+    ("domains", "cause"),
+    [
+        (["hardware", "system_software"], "filesystem_mount"),
+        (["user_program", "system_software"], "user_error"),
+    ],
+)
+def test_a_read_only_path_that_no_job_mounts_is_not_the_programs(make, domains, cause):
+    """A node's own disk is read-only after an error; the evidence excludes the user."""
+    message = "OSError: [Errno 30] Read-only file system: '/tmp/u/a'"
+    met = make.finding("io_error", node="n2", message=message, detail={"role": "root", "first_cause": True, "domains": domains})  # fmt: skip
+    v = make.judge(met)
+    assert (v.cause, v.confidence) == (cause, C.POSSIBLE)
+
+
 def test_text_alone_blames_no_file_system_of_a_watched_node(make):
     """Anybody may have printed an input/output error that the kernel does not report."""
     printed = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True})  # fmt: skip
