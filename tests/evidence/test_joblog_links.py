@@ -161,6 +161,8 @@ FAILED = {
     "a directory that the script did not reach": "job.sh: line 4: cd: run7: No such file or directory",
     "a disk that takes nothing": "mkdir: cannot create directory '/local/j4': Read-only file system",
     "a full disk": "cp: error writing '/local/j4/in.tar': No space left on device",
+    "an archive": "unzip:  cannot find or open data.zip, data.zip.zip or data.zip.ZIP.",
+    "a clone": "fatal: unable to access 'https://git.example.org/lab/zoo.git/': Could not resolve host: git.example.org",
     "make": "make: *** [Makefile:12: solver] Error 2",
 }
 LACKS = {

@@ -71,6 +71,8 @@ _STOPS = re.compile(
     r"\W{0,4}(?:FATAL|Fatal)\b(?!:? (?:Could not|could not|[Cc]annot|[Uu]nable))|(?:ERROR|Error)\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b"
 )
 """A program reports why it stops by itself."""
+_UNPACKS = re.compile(rf"{_AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): |fatal: ")
+"""Complaints of commands that bring files which they do not name."""
 _BESIDE_LINES, _OTHERS = 40, 3
 """Only so near, with so few other lines in between, does a complaint without a common name explain another."""
 _OPENED = re.compile(r"can't open file ['\"]/")
@@ -160,7 +162,7 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
         names.add(f"path {path}")  # another file of that name is another file
     if _NOT_THERE.match(text):
         names.add(_HERE)
-    if _STOPS.match(text) or (_MOVED.match(text) and _NO_STORAGE.search(text)):
+    if _STOPS.match(text) or _UNPACKS.match(text) or (_MOVED.match(text) and _NO_STORAGE.search(text)):
         names.add(_ANYTHING)
     return names
 
