@@ -116,7 +116,7 @@ class CauseCandidates:
         elif finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
             self._survived()
         self._progress.units.failed(finding)
-        if finding.role is LineRole.EXIT:
+        if finding.role is LineRole.EXIT or "follows" in finding.detail:
             self._keep_exit()
         self._not_survived(finding)
         self.held.append(finding)

@@ -276,7 +276,7 @@ _OF_SCRIPT = re.compile(
 _SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
 _SCRIPT_LINES = 2
 _NO_WORDS = re.compile(
-    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:\+{1,4} )?(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
+    r"\W*$|Traceback \(|\s{2}\s*(?:File \"|\S.*[()=])|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|\+{1,4} \S|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)|.{1,300}: (?:No such|cannot) ",
     re.IGNORECASE,
 )
 """Lines of a launcher, and consequences of a failure."""

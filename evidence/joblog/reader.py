@@ -233,6 +233,8 @@ class JobLogReader:
         if finding.detail.get("weak"):
             self._trailing.hold_weak(finding)
             return
+        if (known := self._trailing.known_reason(finding)) is not None:
+            finding = replace(finding, detail={**finding.detail, "follows": known})
         reason = self._trailing.weak_reason(finding)
         if finding.kind == "command_not_found":
             self._trailing.hold(reason or finding)

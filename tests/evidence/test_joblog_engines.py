@@ -123,6 +123,7 @@ STOPS = [
     "configure: error: no acceptable C compiler found in $PATH",
     "ORA-12541: TNS:no listener",
     "Fatal error in PMPI_Recv: Message truncated, error stack:",
+    "Invalid tag, error stack:",
     "MPICH ERROR [Rank 3] [job id 7.0] [Mon Mar  3 09:12:40 2025] [n17] - Abort(1) (rank 3 in comm 0): Fatal error in PMPI_Send: Invalid rank, error stack:",
     "Process `A:B` declares 3 input channels but 2 were specified",
     "MissingInputException in rule all in file /w/Snakefile, line 3:",

@@ -149,3 +149,59 @@ def test_complaints_are_remembered_within_bounds() -> None:
     for found in reader.read(log):
         held.add(found)
     assert first(*log, *traceback("ModuleNotFoundError: No module named 'pack499'")) == log[499]
+
+
+FAILED = {
+    "a command that was killed": "job.sh: line 8: 4242 Killed                  ./assemble -o contigs.fa",
+    "a step that crashed": "srun: error: c7: task 0: Segmentation fault (core dumped)",
+    "a program that stopped by itself": "ERROR: Run halted.  The density left its bounds.",
+    "a fatal error": "FATAL: 12 cells have a negative volume, stopping",
+    "a download without a name": "curl: (28) Failed to connect to data.example.org port 443 after 130112 ms: Connection timed out",
+    "an object that the store refused": "fatal error: An error occurred (403) when calling the HeadObject operation: Forbidden",
+    "a directory that the script did not reach": "job.sh: line 4: cd: run7: No such file or directory",
+    "a disk that takes nothing": "mkdir: cannot create directory '/local/j4': Read-only file system",
+    "a full disk": "cp: error writing '/local/j4/in.tar': No space left on device",
+    "an archive": "unzip:  cannot find or open data.zip, data.zip.zip or data.zip.ZIP.",
+    "a clone": "fatal: unable to access 'https://git.example.org/lab/zoo.git/': Could not resolve host: git.example.org",
+    "make": "make: *** [Makefile:12: solver] Error 2",
+}
+LACKS = {
+    "a file": traceback("FileNotFoundError: [Errno 2] No such file or directory: 'stage1.csv'"),
+    "a script": ["python: can't open file '/home/b/train.py': [Errno 2] No such file or directory"],
+    "R's input": ['Error in file(file, "rt") : cannot open the connection', "Calls: read.csv -> read.table -> file", "Execution halted"],
+    "Fortran's input": ["At line 44 of file grid.f90 (unit = 21)", "Fortran runtime error: Cannot open file 'grid.dat': No such file or directory"],
+    "a number": ["grep: out.txt: No such file or directory", "(standard_in) 1: syntax error"],
+    "rows": traceback("pandas.errors.EmptyDataError: No columns to parse from file"),
+    "JSON": traceback("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
+    "an archive": ["", "gzip: stdin: unexpected end of file", "tar: Child returned status 1", "tar: Error is not recoverable: exiting now"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("below", LACKS.values(), ids=LACKS)
+@pytest.mark.parametrize("above", FAILED.values(), ids=FAILED)
+def test_what_a_later_command_lacks_gives_way_to_the_failure_right_above(
+    above: str, below: list[str]
+) -> None:
+    """Neither line names what the other one does; nothing but complaints stands between them."""
+    assert first("loading", "stage one", above, *below) == above
+
+
+def test_a_cascade_leads_to_its_first_member() -> None:
+    """No clone, so no directory, so no script: each lacks by name, or by its place, what the one before did not bring."""
+    clone = "fatal: unable to access 'https://git.example.org/lab/zoo.git/': Could not resolve host: git.example.org"
+    cd = "./run.sh: line 4: cd: zoo: No such file or directory"
+    gone = "python: can't open file '/home/b/train.py': [Errno 2] No such file or directory"
+    assert first("Cloning into 'zoo'...", clone, cd, "installing", gone) == clone
+
+
+def test_a_failure_does_not_explain_what_is_no_lack_or_comes_after_work() -> None:
+    for above in FAILED.values():
+        if not above.startswith("make"):
+            assert first("loading", above, *MIDDLE, *traceback("KeyError: 'lr'")) == "KeyError: 'lr'"
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: 'stage1.csv'"
+    polls = "curl: (7) Failed to connect to localhost port 8000 after 0 ms: Connection refused"
+    aborted = "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0"
+    for above in (FAILED["a download without a name"], FAILED["a fatal error"], FAILED["a full disk"]):
+        assert first(above, *WORK, *traceback(gone)) == gone
+    assert first(polls, *traceback(gone)) == gone
+    assert first(aborted, "ERROR: cannot open file grid.dat", *traceback(gone)) != aborted

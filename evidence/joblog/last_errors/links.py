@@ -1,7 +1,9 @@
 """The same name in two errors: what a later command lacks is what an earlier one did not bring.
 
-A script goes on after a command that failed. What ends it may be that command's consequence, but only a common name shows that: of a file,
-a package, a port, a service. Without one, the later error stays.
+A script goes on after a command that failed. What ends it may be that command's consequence. A common name shows that: of a file,
+a package, a port, a service. A complaint that names nothing which it could lack (`curl: (28) …`), or after which everything may be
+missing (a directory that the script did not reach, a full disk, a program that stopped by itself), explains a missing file right below it.
+Otherwise the later error stays.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from collections.abc import Reversible, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence.joblog import grammar, locales, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
 
 _KEPT = 64
 _LINES = 2_000
@@ -35,9 +38,9 @@ _LACKS_PACKAGE = re.compile(
 )
 _AT = r"(?:/\S{0,80}/)?"
 _LOADS = rf"{_AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
-_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|touch|tee|dd|truncate)"
+_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp|touch|tee|dd|truncate)"
 _LOADED = re.compile(
-    rf"{_LOADS}: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: "
+    rf"{_LOADS}: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: |fatal error: An error occurred \("
 )
 """Complaints of commands that load files from elsewhere; their lines above tell which."""
 _MOVED = re.compile(rf"{_MOVES}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")
@@ -53,9 +56,31 @@ _WORKS_ON = re.compile(
 _LACKS_FILE = re.compile(
     r"No such file or directory|can't open file|[Nn]ot found|[Dd]oes(?: not|n't) exist|[Nn]ot a directory|[Cc]annot open"
 )
+_SERVER = re.compile(r"\b(?:to|host|server|address|from):? ['\"]?[\w-]{1,63}(?:\.[\w-]{1,63}){1,10}\b")
+"""A server's name, which looks like a file's."""
+_ANYTHING, _HERE = "anything", "anything here"
+"""What may be missing after a complaint without a name, and what a script does not find that is not in its directory."""
+_NOT_THERE = re.compile(
+    r"(?:\S{1,300}: (?:line )?\d{1,6}: )?cd: (?P<directory>\S[^:\n]{0,300})|.{0,60}couldn't chdir to "
+)
+"""The script, or its step, is not in the directory in which it should be."""
+_NO_STORAGE = re.compile(
+    r"Read-only file system|No space left on device|[Dd]isk quota exceeded|Input/output error|Stale file handle|Transport endpoint is not connected"
+)
+_STOPS = re.compile(
+    r"\W{0,4}(?:FATAL|Fatal)\b(?!:? (?:Could not|could not|[Cc]annot|[Uu]nable))|(?:ERROR|Error)\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b"
+)
+"""A program reports why it stops by itself."""
+_UNPACKS = re.compile(rf"{_AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): |fatal: ")
+"""Complaints of commands that bring files which they do not name."""
+_BESIDE_LINES, _OTHERS = 40, 3
+"""Only so near, with so few other lines in between, does a complaint without a common name explain another."""
+_OPENED = re.compile(r"can't open file ['\"]/")
+"""Python names the script that it does not find with the directory in which it is."""
 _QUOTED = re.compile(r"['\"‘`](?P<name>[^'\"’`\n]{1,400})['\"’`]")
 _WORD = re.compile(r"[^\s'\"‘’`,;()=]{3,400}")
 _PATH = re.compile(r"[/.]")
+_STORE = re.compile(r"^(?:hdfs://[^/\s]{1,253}|file(?=/))")
 _LISTENS = re.compile(
     r"\b(?:[Aa]ddress already in use|[Ff]ailed listening|[Cc](?:ould not|annot|an't) (?:bind|listen)|failed to (?:bind|listen)|EADDRINUSE)\b"
 )
@@ -84,7 +109,7 @@ def _package(name: str) -> str:
 def _paths(text: str) -> list[str]:
     quoted = [found["name"] for found in _QUOTED.finditer(text)]
     words = [word for word in _WORD.findall(_QUOTED.sub(" ", text)) if _PATH.search(word.strip(":."))]
-    return [name.partition("?")[0].rstrip("/:.") for name in (*quoted, *words)]
+    return [_STORE.sub("", name.partition("?")[0]).rstrip("/:.") for name in (*quoted, *words)]
 
 
 def _files(text: str, *, lacked: bool = False) -> set[str]:
@@ -127,14 +152,24 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
     if _LISTENS.search(text):
         names |= _ports(text) | ({"client redis"} if _REDIS.match(text) else set())
     if _LOADED.match(text):
-        names |= _files(text) | _worked_on(recent)
+        names |= _files(_SERVER.sub(" ", text)) | _worked_on(recent)
+        names |= set() if names or _LOCAL.search(text) else {_ANYTHING}
     elif _MOVED.match(text):
-        names |= _files(text)
+        names |= _files(text) | _of_hadoop(text)
     elif (found := _NOT_WRITTEN.match(text)) and "/" not in (path := found["path"])[:1]:
         names |= _files(path)
     elif found:
         names.add(f"path {path}")  # another file of that name is another file
+    if _NOT_THERE.match(text):
+        names.add(_HERE)
+    if _STOPS.match(text) or _UNPACKS.match(text) or (_MOVED.match(text) and _NO_STORAGE.search(text)):
+        names.add(_ANYTHING)
     return names
+
+
+def _of_hadoop(text: str) -> set[str]:
+    """The directories in which Hadoop's file system did not make a file."""
+    return _files(text, lacked=True) if "._COPYING_" in text else set()
 
 
 def _lacked(message: str) -> set[str]:
@@ -142,8 +177,14 @@ def _lacked(message: str) -> set[str]:
     names = {_CR} if _RETURN.search(message) else set()
     for found in _LACKS_PACKAGE.finditer(message):
         names.add(_package(next(filter(None, found.groups()))))
+        names |= {_HERE} if found["module"] else set()
     if _LACKS_FILE.search(message):
         names |= _files(message, lacked=True)
+        if (cd := _NOT_THERE.match(message)) and cd["directory"]:
+            names |= {f"repository {part}" for part in cd["directory"].split("/")}
+    if precedence.lacks_input(message):
+        absolute = any(path.startswith("/") for path in _paths(message))
+        names |= {_ANYTHING} | (set() if absolute and not _OPENED.search(message) else {_HERE})
     if client := _CLIENT.match(message):
         names.add(f"client {client['module']}")
     if _UNREACHED.search(message):
@@ -179,6 +220,11 @@ class Complaints:
             self._closed.append(reason.line)
         return replace(reason, role=LineRole.ROOT)
 
+    def known_reason(self, found: JobFinding) -> int | None:
+        """Line of the complaint that explains `found` and is a finding already; None without one."""
+        reason = self._explaining(found)
+        return reason.line if reason is not None and reason.line in self._closed else None
+
     def cause_of(self, found: JobFinding) -> JobFinding | None:
         """The complaint that explains `found`; None if that is a finding already, `found` itself without one."""
         reason = self._explaining(found)
@@ -192,11 +238,26 @@ class Complaints:
         for earlier, names in self._held:
             common = lacked & names
             if common and 0 < found.line - earlier.line <= _LINES:
+                if common <= {_ANYTHING, _HERE}:
+                    if not self._is_beside(earlier.line, found.line):
+                        continue
                 # A program that worked in between may have removed the file, or should have written it.
-                of_file = all(name.startswith(("path ", "file ")) for name in common)
-                between = islice(reversed(self._recent), found.line - earlier.line) if of_file else ()
-                return None if any(map(progress.is_progress, between)) else earlier
+                elif all(name.startswith(("path ", "file ")) for name in common) and any(
+                    map(progress.is_progress, islice(reversed(self._recent), found.line - earlier.line))
+                ):
+                    return None
+                # What `found` did not bring is lacking because of `earlier`, too.
+                names |= _brought(locales.english(found.message), self._recent)
+                return earlier
         return None
+
+    def _is_beside(self, earlier: int, line: int) -> bool:
+        """Whether hardly anything but complaints, their frames and traced commands stands between the two lines."""
+        if line - earlier > _BESIDE_LINES:
+            return False
+        between = [text for text in islice(reversed(self._recent), line - earlier - 1) if text.strip()]
+        others = [t for t in between if not (lines_behind.is_silent(t) or error_line.is_error(t))]
+        return len(others) <= _OTHERS and not any(map(progress.is_progress, others))
 
 
 def service_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:

@@ -48,8 +48,6 @@ _CAUSED = re.compile(r"Caused by: \S")
 """The next cause in a trace of a JVM."""
 _HEADING_LINES = 2
 """asyncio prints the task below the heading, and then the traceback."""
-_NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
-"""A script that did not reach its directory and went on where it was."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _TRACED = 12
@@ -271,9 +269,6 @@ class TrailingErrors:
             and exit_codes.reached_no_host(self._last.message)
         ):
             return self.take_last()
-        lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
-        if lacks_file and self._last is not None and _NO_DIRECTORY.match(self._last.message):
-            return self.take_last()
         weak = self._weak
         if weak is not None and weak.kind == "net_ib_error" and found.kind == "rendezvous_failed":
             return self.take_last(at_exit=True)
@@ -288,6 +283,10 @@ class TrailingErrors:
             return None  # of two commands, the later one gave the script its exit code
         self._weak = None
         return weak
+
+    def known_reason(self, found: JobFinding) -> int | None:
+        """Line of the finding whose command did not bring what `found` lacks; None without one."""
+        return self._complaints.known_reason(found) if found.role is LineRole.ROOT else None
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
