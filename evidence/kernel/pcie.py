@@ -53,7 +53,7 @@ _RECEIVED = re.compile(
 _BUS = re.compile(
     r"PCIe Bus Error: severity=(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\))"
 )
-_TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.*\((?P<agent>[^()]{1,40})\)")
+_TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.{0,80}\((?P<agent>[^()]{1,40})\)")
 _STATUS = re.compile(
     r"(?:device \[[0-9a-f:]{9}\] )?error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|aer_status: 0x(?P<aer>[0-9a-f]{8})"
 )
@@ -88,7 +88,9 @@ _ASLEEP = re.compile(
 )
 """While the bus is searched graphics cards still stand at the first speed, with all lanes; they speed up when used."""
 _RETRAINED = re.compile(r"broken device, retraining non-functional downstream link at 2\.5GT/s")
-_DRIVE = re.compile(r"GT/s PCIe x(?P<lanes>[124]) link .{0,80} \(capable of .{0,80} GT/s PCIe x(?P=lanes) link\)")
+_DRIVE = re.compile(
+    r"GT/s PCIe x(?P<lanes>[124]) link .{0,80} \(capable of .{0,80} GT/s PCIe x(?P=lanes) link\)"
+)
 """A drive with all its lanes is in a slot of an earlier generation, which is no fault."""
 _BIG_DEVICE_GBPS = 100.0
 """Links that could carry this much belong to GPUs, fabric NICs and NVMe, where a narrower one costs jobs."""
