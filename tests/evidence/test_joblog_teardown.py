@@ -24,6 +24,7 @@ def loss(*, thread: bool = False) -> JobFinding:
         (["step 40/40 loss 0.1", "removing old files"], False, True),
         (["step 39/40 loss 0.1"], False, False),
         (["epoch 3/3 step 39/40 loss 0.1"], False, False),
+        (["step 40 loss 0.1"], False, False),
         (["training not finished"], False, False),
         ([], False, False),
     ],
