@@ -29,7 +29,7 @@ _KERNEL_LINE = re.compile(
 )
 _JOB_LINE = re.compile(
     rb"Traceback|^\s*File \"|ProcessGroup|NCCL (?:INFO|WARN)|\[rank\d+\]|\[Rank \d+\]|slurmstepd:|srun:|torch|CUDA (?:error|out)|"
-    rb"cudaError|iteration|epoch|Epoch|step[ =:]|loss|gloo|it/s|\w+Error:|DataLoader|Watchdog caught"
+    rb"cudaError|iteration|epoch|Epoch|step[ =:]|loss|gloo|it/s|\wError:|DataLoader|Watchdog caught"
 )
 
 

@@ -136,7 +136,7 @@ _FILE = _pattern(
     rf"|\s{{0,8}}(?:\d{{1,9}}(?:[:-]|\s{{1,4}})|[-*•]\ {{1,3}}){_OPENS}"
 )
 """Prefixes of `grep` (-r, -n, -C) and `cat -n`: the file and the line number; and a list's bullets."""
-_REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
+_REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?$")
 _FIELD = _pattern(r"MESSAGE=")
 _RELAY = _pattern(
     r"ERROR:\ nhc:\ Health\ check\ failed:\ {1,2}\w{1,64}:\ [^\[\]]{1,80}\ detected:\ (?=\[\s*\d)"
@@ -249,7 +249,7 @@ def _dated(line: PrefixedLine, text: str, reference: datetime | None) -> Prefixe
 
 
 def _repeated(line: PrefixedLine) -> PrefixedLine | None:
-    if not (found := _REPEATED.match(line.message)):
+    if not (found := _REPEATED.match(line.message.rstrip())):
         return None
     repeat = min(line.repeat * max(int(found["n"]), 1), _MAX_REPEAT)
     return replace(line, repeat=repeat, message=found["inner"])

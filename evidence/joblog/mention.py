@@ -212,7 +212,7 @@ _TRACE_LINES = 6
 _MARK = re.compile(r"^\s*(?P<tag>\[[^\]\n]{1,60}\]\s{1,2}|[\w.@/-]{1,60}:\s{1,2})?[|>│](?:\s|$)")
 _OTHER_RUN = re.compile(
     r"\b(?:job|run|attempt|task|step)\s?#?\d|\b(?:other|another|previous|earlier|old|last|yesterday)\b.{0,60}\b(?:job|run|attempt|log|output|error)\b"
-    r"|[\w./-]{1,200}\.(?:out|err|log|txt|md)\b",
+    r"|[\w./-]\.(?:out|err|log|txt|md)\b",
     re.IGNORECASE,
 )
 

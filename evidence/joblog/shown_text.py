@@ -175,7 +175,9 @@ _NEAR_LINES = 6
 _CODE_ROW = re.compile(r"\s{1,8}(?P<code>\d{1,3})\s{2,12}\S")
 _LEAST_ROWS = 2
 _ESCAPE = r"\\(?:[().\[\]{}+*?|^$]|[dsw](?![A-Za-z]))"
-_PATTERN = re.compile(rf"{_ESCAPE}.*(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).*{_ESCAPE}|\S\|[^|]*\.\*|\.\* .*\|")
+_PATTERN = re.compile(
+    rf"{_ESCAPE}.{{0,400}}(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).{{0,400}}{_ESCAPE}|\S\|[^|]*\.\*|\.\* .{{0,400}}\|"
+)
 """A regular expression: the line shows a search pattern."""
 _SOURCE_ARROW = re.compile(r"\s{0,6}-{1,6}> ?\d{1,6}\s")
 """The line of source at which IPython's traceback points; the exception stands below the frames."""

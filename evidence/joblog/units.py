@@ -77,7 +77,8 @@ _LEFT_OUT = re.compile(
 )
 _ENDS_MAIN = 'Exception in thread "main" '
 _RESTARTS = re.compile(
-    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|restart(?:ed|ing|[ _]count\W{1,3}[1-9]))\b", re.IGNORECASE
+    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
+    re.IGNORECASE,
 )
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 

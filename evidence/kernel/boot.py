@@ -27,7 +27,7 @@ FACTS: Facts = {
         INFO, SOFTWARE, "The NVIDIA driver was loaded and set up the node's GPUs.", "Nothing."
     ),
 }
-_BOOT = re.compile(r"Linux version \d+\.\d+(?:\.\d+)?\S* \(", re.ASCII)
+_BOOT = re.compile(r"Linux version \d{1,4}\.\d\S* \(", re.ASCII)
 _LOAD = re.compile(r"NVRM: loading NVIDIA UNIX (?:Open )?\S+ Kernel Module\b", re.ASCII)
 _DOWN_TRIGGERS = ("reboot: ", "Starting new kernel", "systemd")
 _BY_KERNEL = re.compile(

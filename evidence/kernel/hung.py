@@ -55,11 +55,11 @@ FACTS = {
     ),
 }
 _TASK = re.compile(
-    r"task (?P<name>.{1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked (?:in I/O wait )?for more than (?P<s>\d{1,9}) seconds"
+    r"task (?P<name>(?s:.){1,64}?)(?::(?P<pid>\d{1,10}))?(?: <[^>]*>)?\s+(?:is )?blocked (?:in I/O wait )?for more than (?P<s>\d{1,9}) seconds"
 )
-_MUTEX = re.compile(r"task (?P<name>.{1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
+_MUTEX = re.compile(r"task (?P<name>(?s:.){1,64}?):(?P<pid>\d{1,10}) (?:is )?blocked on an? \w+")
 _SOFT = re.compile(
-    r"(?:BUG: )?soft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>.{1,64}?):(?P<pid>\d{1,10})\])?"
+    r"(?:BUG: )?soft lockup\b.*?(?:CPU#(?P<cpu>\d{1,18}))(?:.*?\[(?P<name>(?s:.){1,64}?):(?P<pid>\d{1,10})\])?"
 )
 _HARD = re.compile(
     r"(?:CPU ?\d{1,9}:? )?(?:Watchdog )?(?:detected )?hard LOCKUP on (?:cpu ?|other CPUs )(?P<cpu>\d{1,18})|CPU ?(?P<other>\d{1,18}):? (?:self-detected )?[Hh]ard LOCKUP"

@@ -11,8 +11,9 @@ import functools
 import re
 
 PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-TASK = r"(?:kworker/[\w:+.-]{1,48}|[^\n]{1,15}?)"
-"""The name of a process, which its user chooses; it cannot be longer."""
+NAME = r"(?>\\x[0-9a-f]{2}|(?s:.)){1,15}?"
+"""The name of a process, which its user chooses: at most 15 characters, of which the log shows some by their number."""
+TASK = rf"(?:kworker/[\w:+.-]{{1,48}}|{NAME})"
 _INTERFACE = r"[A-Za-z][\w.-]{0,31}"
 _USB = r"(?:\d{1,3}-\d{1,3}(?:\.\d{1,3}){0,6}:\d{1,3}\.\d{1,3}|virtio\d{1,4}|[0-9a-f]{4,16}\.[\w-]{1,32})"
 """A network driver's device on USB, virtio or a SoC's own bus; only with its interface behind it, since USB devices say their own names."""
@@ -76,6 +77,7 @@ _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("block", re.compile(r"attempt to access beyond end of device(?:\n|$)")),
     ("intel_gpu", re.compile(r"\[\d{1,10}\] context reset due to GPU hang")),
+    ("nouveau", re.compile(rf"^nouveau {PCI}: {NAME}\[\d{{1,10}}\]: ")),
     # In a network namespace of one's own one names the bond, the bridge and their ports.
     (
         "ethernet",
@@ -93,6 +95,7 @@ _WORDS = (
     ": page allocation ",
     "beyond end of device",
     "context reset due to GPU hang",
+    "nouveau ",
     "]: segfault at ",
     "fault ip:",
     "protection ip:",

@@ -70,7 +70,7 @@ _NFS = (
     (
         "reclaim",
         re.compile(
-            r"(?:(?:NFS|_{0,2}nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w*:? .*failed)",
+            r"(?:(?:NFS|_{0,2}nfs4?\w*): ){0,2}(?:Lock reclaim failed|(?:\w{1,32} )?reclaim\w{0,20}:? .{0,200}failed)",
             re.IGNORECASE,
         ),
     ),
@@ -80,7 +80,7 @@ _NFS = (
             r"NFS: state manager(?::| encountered) .*(?:failed|expired).*?(?:server (?P<device>\S{1,253}))?"
         ),
     ),
-    ("lease", re.compile(r"NFS: .*lease.*(?:expired|lost)")),
+    ("lease", re.compile(r"NFS: .{0,200}lease.{0,200}(?:expired|lost)")),
     (
         "error",
         re.compile(
@@ -101,7 +101,7 @@ _LUSTRE_CODES = (
     ("recovered", re.compile(r"Connection restored to|Recovery over after")),
     (
         "request_timeout",
-        re.compile(r"Request (?:sent )?(?:x\d+ )?.*(?:has )?timed out|has failed due to network error"),
+        re.compile(r"Request .{0,400}timed out|has failed due to network error"),
     ),
 )
 _LUSTRE_HARMLESS = re.compile(
@@ -150,7 +150,7 @@ _OTHER = (
     (
         "error",
         re.compile(
-            r"CIFS:? VFS: .*(?:[Ee]rror|failed)|libceph(?: \([0-9a-f-]{36} e\d{1,10}\))?: (?P<device>(?:mon|osd|mds)\d{1,6}) .{0,120}(?:feature set mismatch|missing required protocol features)|fuse: [^'\"]*(?:abort|error)|weka\w{0,12}\b.*(?:[Ee]rror|failed|disconnect)"
+            r"CIFS:? VFS: .{0,400}(?:[Ee]rror|failed)|libceph(?: \([0-9a-f-]{36} e\d{1,10}\))?: (?P<device>(?:mon|osd|mds)\d{1,6}) .{0,120}(?:feature set mismatch|missing required protocol features)|fuse: [^'\"]{0,200}(?:abort|error)|weka\w{0,12}\b.{0,400}(?:[Ee]rror|failed|disconnect)"
         ),
     ),
 )

@@ -116,7 +116,7 @@ _GSP = (
     ),
 )
 _NVLINK = re.compile(
-    r"(?:NVRM:\s+(?:GPU\d{1,3} )?)?knvlink\w*:|nvidia-nvlink:|NVRM:\s+(?!API mismatch|Xid)[^'\"]*?\bNVLink\b"
+    r"(?:NVRM:\s+(?:GPU\d{1,3} )?)?knvlink\w*:|nvidia-nvlink:|NVRM:\s++(?!API mismatch|Xid)[^'\"]*?\bNVLink\b"
 )
 _FAILED = re.compile(r"[Ff]ail(?:ed|ure)|\b[Ee]rror\b|timed out")
 _INIT = re.compile(

@@ -44,17 +44,17 @@ FACTS = {
     ),
 }
 _KILL = re.compile(r"oom-kill:constraint=(?P<constraint>CONSTRAINT_\w+)(?P<fields>.*)")
-_TASK = re.compile(r",task=(?P<name>.{1,64}?),pid=(?P<pid>\d{1,18}),uid=(?P<uid>\d{1,18})\s*$")
+_TASK = re.compile(r",task=(?P<name>(?s:.){1,64}?),pid=(?P<pid>\d{1,18}),uid=(?P<uid>\d{1,18})\s*$")
 _CGROUP = re.compile(r",(?P<which>oom_memcg|task_memcg)=(?P<path>[^,\s]{1,512})")
 _KILLED = re.compile(
-    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?[Kk]ill(?:ed)? process (?P<pid>\d{1,18})(?:,?\s*(?:UID \d+,?\s*)?\((?P<name>.{1,64}?)\)(?=\s|,|\.|$)|(?<=\d)$)"
+    r"(?P<scope>Memory cgroup out of memory(?:\s\([^)]*\))?: |Out of memory(?: \([^)]*\))?: )?[Kk]ill(?:ed)? process (?P<pid>\d{1,18})(?:,?\s*(?:UID \d+,?\s*)?\((?P<name>(?s:.){1,64}?)\)(?=\s|,|\.|$)|(?<=\d)$)"
 )
 """The process's name is missing where a line was cut or wrapped behind its number."""
 _LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
 _GROUP = re.compile(r"Tasks in (?P<task>/\S*) are going to be killed due to memory\.oom\.group set")
 _INVOKED = re.compile(rf"(?P<name>{message_start.TASK}) invoked oom-killer:")
 _REAPED = re.compile(
-    r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
+    r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>(?s:.){1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>(?s:.){1,64}?)\))"
 )
 _ALLOC = re.compile(
     rf"(?P<name>{message_start.TASK}): page allocation failure[:.] order:(?P<order>\d{{1,18}})"

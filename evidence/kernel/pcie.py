@@ -53,7 +53,7 @@ _RECEIVED = re.compile(
 _BUS = re.compile(
     r"PCIe Bus Error: severity=(?P<grade>Correct(?:ed|able)|Uncorrect(?:ed|able) \((?:Non-)?Fatal\))"
 )
-_TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.*\((?P<agent>[^()]{1,40})\)")
+_TYPE = re.compile(r"type=(?P<type>[^,]{1,40}),.{0,80}\((?P<agent>[^()]{1,40})\)")
 _STATUS = re.compile(
     r"(?:device \[[0-9a-f:]{9}\] )?error status/mask=(?P<status>[0-9a-f]{8})/(?P<mask>[0-9a-f]{8})|aer_status: 0x(?P<aer>[0-9a-f]{8})"
 )
@@ -65,7 +65,7 @@ _DPC = re.compile(r"DPC: (?:containment event|unmasked uncorrectable error|ERR_(
 _RECOVERY = re.compile(
     r"AER: (?:[Dd]evice recovery failed|subordinate device reset failed|can't recover \(no error_detected callback\))"
 )
-_SLOT = re.compile(r"pciehp\b.*?\b[Ss]lot ?\(?(?P<slot>[\w-]{1,40})\)?")
+_SLOT = re.compile(r"pciehp\b.{0,80}?\b[Ss]lot ?\(?(?P<slot>[\w-]{1,40})\)?")
 _SLOT_IGNORED = re.compile(r"Link Down/Up ignored|Link Down event (?:ignored|queued)")
 _SLOT_CODES = (
     ("link_down", re.compile(r"Link Down\b|: No link\b")),
@@ -84,11 +84,13 @@ _SPEED = re.compile(
     r"\(capable of (?P<can>\d{1,9}(?:\.\d{1,9})?) Gb/s with (?P<full>[\d.]{1,9} GT/s (?:PCIe )?x\d+) link\)"
 )
 _ASLEEP = re.compile(
-    r"\bpci \S+: .* limited by 2\.5 GT/s (?:PCIe )?(?P<lanes>x\d+) link .* \(capable of .* GT/s (?:PCIe )?(?P=lanes) link\)"
+    r"\bpci \S{1,40}: .{0,80} limited by 2\.5 GT/s (?:PCIe )?(?P<lanes>x\d+) link .{0,80} \(capable of .{0,80} GT/s (?:PCIe )?(?P=lanes) link\)"
 )
 """While the bus is searched graphics cards still stand at the first speed, with all lanes; they speed up when used."""
 _RETRAINED = re.compile(r"broken device, retraining non-functional downstream link at 2\.5GT/s")
-_DRIVE = re.compile(r"GT/s PCIe x(?P<lanes>[124]) link .* \(capable of .* GT/s PCIe x(?P=lanes) link\)")
+_DRIVE = re.compile(
+    r"GT/s PCIe x(?P<lanes>[124]) link .{0,80} \(capable of .{0,80} GT/s PCIe x(?P=lanes) link\)"
+)
 """A drive with all its lanes is in a slot of an earlier generation, which is no fault."""
 _BIG_DEVICE_GBPS = 100.0
 """Links that could carry this much belong to GPUs, fabric NICs and NVMe, where a narrower one costs jobs."""

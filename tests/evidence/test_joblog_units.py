@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog import reader, units
 
 RAISED = [
     "Traceback (most recent call last):",
@@ -239,6 +239,15 @@ def test_a_requeued_attempt_that_resumed_in_the_same_log_ended_nothing() -> None
     assert first([*steps, REQUEUED, *more]) == 5
     assert first([*steps, REQUEUED, "resuming from ck4.pt", *more, "done, 8 updates"]) == 0
     assert first([*steps, REQUEUED, "resuming from ck4.pt", *more, *RAISED]) == 13
+    for word in ("SLURM_RESTART_COUNT=1", "SLURM_RESTART_COUNT: 12", "restart count = 2"):
+        assert first([*steps, REQUEUED, word, *more, "done, 8 updates"]) == 0, word
+    assert first([*steps, REQUEUED, "SLURM_RESTART_COUNT=0", *more, "done, 8 updates"]) == 5
+
+
+def test_advice_to_continue_is_no_report_that_the_program_goes_on() -> None:
+    """It is for who reads the log."""
+    assert units.reports_recovery("could not read s7, skipping it")
+    assert not units.reports_recovery("could not read s7; please skip it, or retry with --force")
 
 
 @pytest.mark.parametrize(

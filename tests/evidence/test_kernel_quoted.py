@@ -320,6 +320,32 @@ def test_a_process_name_hides_no_message() -> None:
         assert (found.kind, found.code) == ("xid", "79")
 
 
+CONTROL = ("a\n", "\x1b[1m", "reset failed (\n", "\nreset failed (", "\x01GPU lockup", "TX timeout on q")
+"""Names of processes; the agent reads the characters themselves, a file has their numbers."""
+
+
+@pytest.mark.parametrize(
+    ("carrier", "code"),
+    [
+        ("i915 0000:00:02.0: {}[77] context reset due to GPU hang", "intel_gpu/hang"),
+        ("i915 0000:00:02.0: [drm] *ERROR* {}[77] context reset due to GPU hang", "intel_gpu/hang"),
+        ("{} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", "oom/invoked"),
+        ("{}: page allocation failure: order:4, mode:0x40dc0(GFP_KERNEL)", "oom/alloc_failure"),
+        ("Out of memory: Killed process 1 ({}) total-vm:1kB, anon-rss:1kB", "oom/global"),
+        ("INFO: task {}:77 blocked for more than 120 seconds.", "hung_task/120"),
+        ("{}: attempt to access beyond end of device", "block_io/beyond_end"),
+        ("nouveau 0000:01:00.0: {}[7]: failed to idle channel 2 [x[7]]", ""),
+    ],
+)
+def test_a_process_name_may_hold_any_character(carrier: str, code: str) -> None:
+    """A line break in a name neither hides the kernel's own message nor begins another one."""
+    for name in (*CONTROL, "DRM: GPU lockup", "GPU lockup a"):
+        shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
+        for text in (name, shown):
+            found = reader.KernelReader().read_message(carrier.format(text))
+            assert (f"{found.kind}/{found.code}" if found else "") == code, text
+
+
 HANDED_ON = {
     "docker's JSON": '{{"log":"{}\\n","stream":"stdout","time":"2024-05-01T10:00:00.1Z"}}',
     "a program's JSON": '{{"level":"error","ts":"2024-05-01T10:00:00.1Z","msg":"{}"}}',

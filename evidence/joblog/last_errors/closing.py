@@ -127,7 +127,7 @@ _CALL_FAILED = re.compile(
 _PLACE = re.compile(r"^\[?/[\w./+-]{1,300}\.\w{1,4}:\d{1,7}\]:? ")
 _LEVEL = re.compile(r"^\W{0,3}(?:ERROR|FATAL|CRITICAL|Error|error)\W{1,4}(?=\S)")
 _SPACED = re.compile(r"(?:\b\w ){5,}\w\b")
-_BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S.*?)\s+[|*#!+]+$")
+_BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S(?:.*\S)?)\s+[|*#!+]+$")
 
 
 def _plain(text: str) -> str:

@@ -210,8 +210,10 @@ def points_elsewhere(text: str) -> bool:
     )
 
 
+_OF_EXIT = r"(?i:(?:[\w./-]{1,60}\.(?:sh|py|sbatch|slurm)|the|this|slurm|batch|epilogue?|job|script|program|command|process|step|task|run|training|main|python\d?|srun|mpirun|torchrun|finished|ended|exited|done|terminated)\W{1,3}){0,6}+"
 _REPORTS_EXIT = re.compile(
-    r"(?!=\s{2}|.{0,80}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}(?i:(?:the|this|slurm|batch|epilogue?|job|script|program|command|process|step|task|run|training|main|python\d?|srun|mpirun|torchrun|finished|ended|exited|done|terminated|at .{10,40}?|[\w./-]{1,60}\.(?:sh|py|sbatch|slurm))(?:\W{1,3}|\Z)){0,6}"
+    r"(?!=\s{2}|.{0,80}\b(?i:tests?|grep|diff|cmp|expected|errors?|fail\w{0,4})\b)(?:\[[^\]\n]{1,40}\] {0,2}){0,3}\W{0,12}"
+    rf"{_OF_EXIT}(?:(?i:at) .{{10,40}}?\W{{1,3}}{_OF_EXIT})?"
     r"(?i:(?:with )?(?:an? )?(?:exit[ _-]?(?:code|status)|return[ _-]?code|status|rc)(?: (?:is|was|of)(?: [\w./-]{1,40})?)?)\s{0,3}[:=]?\s{0,3}(?P<code>[1-9]\d{0,2})\W{0,6}$"
 )
 _OF_ENDED = re.compile(r"(?i:exit|rc\b|return|(?:finished|ended|exited|terminated)\b.{0,60}\bstatus)")

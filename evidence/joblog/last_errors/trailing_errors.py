@@ -54,7 +54,7 @@ _TRACED = 12
 """A script that traces so many commands (`set -x`) after an error has more to do than to clean up."""
 _OFTEN = 20
 """A program that went on after a complaint so often goes on after the next one in the same words."""
-_NAMES = re.compile(r"\S*[\d/]\S*")
+_NAMES = re.compile(r"(?<!\S)[^\s\d/]*+[\d/]\S*")
 _STEPS = 3
 """So many further steps show that the program went on."""
 _ALIKE = 20

@@ -185,8 +185,8 @@ _NUMBERED = re.compile(
     r"|\bcu(?:da)?[A-Z]\w{2,60}\b[^\n]{0,120}?\b(?:returned|gave|failed with|with) (?:error|status|code)(?: code)? (?P<call>\d{1,3})(?=$|[;,:).]| (?:in|at|from|during|while|on)\b| \()"
 )
 _ANCHOR = re.compile(
-    r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]*(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_(?:t|enum)\b|\w{1,60}\+0x)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]{0,400}(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_(?:t|enum)\b|\w{1,60}\+0x)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).{0,200}?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})(?:.{0,400}? Available Free mem : \d{1,2} MB)?"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|^\s{0,4}on Pe \d{1,7} \([^)\n]{1,120}\): (?P<namd>[^\n]{2,200})"
@@ -196,7 +196,7 @@ _ANCHOR = re.compile(
     r"|\bcu[A-Z]\w{2,60}\([^\n]{0,120}?\) (?:is )?failed[.:] (?:ret:\s?)?(?P<drv>[^\n]{2,200})|^Cuda failure (?:\d{1,4} )?'(?P<nccl>[^'\n]{2,200})'|^(?:CUDA|HIP) [Ee]rror (?:at |in )?[\w./+-]{1,300}:\d{1,7}:? ['\"]?(?P<place>[a-z][^'\"\n]{2,200})"
     r"|\bCUDA runtime error in (?:::)?\w{2,60}\([^\n]{0,200}?\): (?P<at>[^\n]{2,200})|(?:^|\bKERNEL_)ERROR: (?P<acc>[A-Za-z -]{4,80}) in \S{1,300} at line \d{1,6} \(error-code \d{1,4}\)|^\s{0,8}Error text: (?P<text>[^\n]{2,120})$"
     r"|^Fatal CUDA Error (?P<charm>[^\n]{0,200}?) ?\bat \S{1,200}:\d{1,7}\b|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
-    r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
+    r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).{0,400}?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
     r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|Error: Not enough GPU memory for\b|\bOOM during (?:optimization|forward|backward)\b|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"

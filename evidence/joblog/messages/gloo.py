@@ -87,11 +87,11 @@ _UNIQUE_ID = re.compile(
 )
 """A rank asks the store for NCCL's id, which rank 0 writes."""
 _FAILED = re.compile(
-    r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|\[E[\w. :]{1,60}\] \[c10d\] The client socket has failed to connect to any network address\b|The (?:connection|rendezvous) .*(?:failed|closed)|DistNetworkError: (?!.*Address already)",
+    r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|\[E[\w. :]{1,60}\] \[c10d\] The client socket has failed to connect to any network address\b|The (?:connection|rendezvous) .{0,300}(?:failed|closed)|DistNetworkError: (?!.*Address already)",
     re.IGNORECASE,
 )
 _STORE_LOST = re.compile(
-    r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
+    r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.{0,300}(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE|IP address and port have been bound already")
 _NOT_LISTENING = re.compile(r"server socket has failed to listen on any\b")

@@ -73,7 +73,7 @@ _START = re.compile(
     re.IGNORECASE,
 )
 _PMI = re.compile(
-    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|PMI[2X]? init\b|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)"
+    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|PMI[2X]? init\b|PMI_?Init)\w{0,60}+(?:\(|\b.{0,40}\b(?:returned|failed)\b)"
     r"|^system msg for write_line failure : Bad file descriptor",
     re.IGNORECASE,
 )

@@ -61,14 +61,14 @@ FACTS = {
 }
 _UCX_NOTE = re.compile(r"\bUCX {1,4}(?:WARN|DIAG|INFO|DEBUG|TRACE)\b")
 _WARNING = re.compile(
-    r"(?:(?:(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?R?N?CCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)R?N?CCL )WARN (?P<text>.*)"
+    r"(?:(?:(?<![\w.-])(?P<host>[A-Za-z0-9][\w.-]{0,253})(?::(?P<pid>\d{1,10}):\d{1,10})? )?\[(?P<dev>-?\d+)\] (?:.{0,200}?R?N?CCL |include/\S{1,100}:\d{1,6} |\w{1,60}\.cu:\d{1,6} )|(?:^|\s)R?N?CCL )WARN (?P<text>.*)"
 )
 _COMPLETION = re.compile(
-    r"NET/IBP? ?: ?.*?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d{1,18})|status=(?:\w+\()?(?P<status>\d{1,18})))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d{1,18}))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d{1,18}))?"
+    r"NET/IBP? ?: ?.{0,200}?Got (?:completion|CQE)(?: with error| from peer)?(?: (?P<peer>[^\s<]+)<\d+>)?(?:.*?(?:error (?P<error>\d{1,18})|status=(?:\w+\()?(?P<status>\d{1,18})))?(?:.*?opcode(?: |=\w+\()(?P<opcode>\d{1,18}))?(?:.*?vendor[ _]err(?: |=)(?P<vendor>\d{1,18}))?"
 )
 _NCCL_HCA = re.compile(r"\bhca (?P<hca>\w+)")
 _ASYNC_EVENT = re.compile(
-    r"NET/IB ?: .*?(?:(?:[Gg]ot|received) (?:async|fatal).{0,20} ?event|\basync (?:non-)?fatal event(?: on [\w, ]{1,40}\([^)]{1,40}\))?)(?: ?: (?P<event>[^()]{1,60}))?"
+    r"NET/IB ?: .{0,200}?(?:(?:[Gg]ot|received) (?:async|fatal).{0,20} ?event|\basync (?:non-)?fatal event(?: on [\w, ]{1,40}\([^)]{1,40}\))?)(?: ?: (?P<event>[^()]{1,60}))?"
 )
 _ROUTINE_EVENT = re.compile(
     r"client reregist|\bSM change|\bLID change|\bP_?Key change|\bport active|\bGID (?:table )?change|\blast WQE reached|communication established",
@@ -78,7 +78,9 @@ _ROUTINE_EVENT = re.compile(
 _TEXTS = (
     (
         "shm_full",
-        re.compile(r"shared memory.*(?:No space|fail)|/dev/shm/nccl|posix_fallocate failed", re.IGNORECASE),
+        re.compile(
+            r"shared memory.{0,400}(?:No space|fail)|/dev/shm/nccl|posix_fallocate failed", re.IGNORECASE
+        ),
     ),
     (
         "nccl_invalid_usage",
@@ -109,13 +111,13 @@ _TEXTS = (
     (
         "nccl_remote_error",
         re.compile(
-            r"[Cc]onnection closed by remote peer|remote (?:peer|process)|(?:recv|send|read|write)\w*.* (?:failed|error).*Connection reset by peer|Broken pipe"
+            r"[Cc]onnection closed by remote peer|remote (?:peer|process)|(?:recv|send|read|write).{0,120} (?:failed|error).{0,80}Connection reset by peer|Broken pipe"
         ),
     ),
     (
         "net_ib_error",
         re.compile(
-            r"[Cc]all to ibv_\w+ failed|ibv_\w+ failed|NET/IB ?: (?:Unable|No device|.*(?:not found|port (?:error|down))|.*failed)"
+            r"ibv_\w+ failed|NET/IB ?: (?:Unable|No device|.{0,300}(?:not found|port (?:error|down)|failed))"
         ),
     ),
     (
@@ -127,7 +129,7 @@ _TEXTS = (
 )
 _SENTENCE = re.compile(r"\s*[A-Za-z]\S* \S")
 _NOT_THERE = re.compile(
-    r"\bibv_(?:query|get|reg_dmabuf)\w*.{0,80}(?:not supported|errno 95\b|No data available)", re.IGNORECASE
+    r"\bibv_(?:query|get|reg_dmabuf).{0,110}(?:not supported|errno 95\b|No data available)", re.IGNORECASE
 )
 """A query that this adapter or its driver does not support; NCCL goes on without it."""
 _TOPOLOGY = re.compile(r"Could not find real path of /sys/|Could not (?:open|read|find) .{0,20}/sys/")

@@ -69,7 +69,7 @@ _CHILD_SIGNAL = re.compile(
 )
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
-    r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+    r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
 _SIGNALED = re.compile(
     r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
@@ -115,7 +115,7 @@ _SETS_UP = frozenset({"module", "ml", "conda", "mamba", "micromamba", "spack"})
 _DEATH = re.compile(r"\bReceived (?P<signal>15|[123]) death signal, shutting down workers")
 _TERMINATED = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
 _CAUGHT = re.compile(
-    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:(?:Caught|MPT: Received) (?:fatal )?signal(?: - signo:| )(?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
+    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:(?:Caught|MPT: Received) (?:fatal )?signal(?: - signo:| )(?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .{0,80} \((?P<mpi>\d{1,3})\)$)"
 )
 _FATAL = re.compile(
     r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
@@ -142,7 +142,7 @@ _MANAGED_MEANING = "The framework that runs the program's processes (Ray, Dask, 
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
-    r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.*?pid=(?P<kpid>\d{1,18})"
+    r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.{0,1000}?pid=(?P<kpid>\d{1,18})"
 )
 _SENTENCE = 2  # With so many words before it, a kernel line is only mentioned.
 _SIGTERM = re.compile(

@@ -111,7 +111,7 @@ _OF_NO_FILE = {
 }
 """Calls that fail with the same text but involve no file."""
 SHM = re.compile(
-    r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
+    r"(?:shared memory|/torch_\d|shm).{0,400}(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
 _SHM_OPEN = re.compile(
     r"\b[Uu]nable to (?:open|mmap|resize|write to|allocate) (?:\d{1,15} bytes (?:from|in) )?(?:file|shared memory)\b.{0,40}</torch_|\b[Uu]nable to (?:open|create) shared memory object"
@@ -183,7 +183,7 @@ _PEER = (
 """A process of the program itself; other names in front of `process` or `server` are those of tools and services."""
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|\bAbort event was set\. So someone died\b|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
-    rf"|{_PEER}[^:]{{0,60}}?\b(?:died\b|is dead\b|(?:has )?(?:exited|terminated|crashed|stopped) (?:unexpectedly|abruptly|prematurely)\b)|\b(?:or more processes|(?:worker|rank|engine|scheduler)s?(?: process(?:es)?)?) exited with non-?zero (?:status|result)|\branks? timed out during\b|^Followers? .{1, 80} timed out in\b|\bgave up waiting for a peer\b"
+    rf"|{_PEER}[^:]{{0,60}}?\b(?:died\b|is dead\b|(?:has )?(?:exited|terminated|crashed|stopped) (?:unexpectedly|abruptly|prematurely)\b)|\b(?:or more processes|(?:worker|rank|engine|scheduler)s?(?: process(?:es)?)?) exited with non-?zero (?:status|result)|\branks? timed out during\b|^Followers? .{{1,80}} timed out in\b|\bgave up waiting for a peer\b"
     r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above|See (?:the )?stack ?trace for (?:the )?root cause|^\[\S{0,300}gloo/\S{1,200}:\d{1,6}\]\s*$",
     re.IGNORECASE,
 )

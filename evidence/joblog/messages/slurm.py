@@ -93,7 +93,7 @@ _OOM = re.compile(
     r"|(?:^|[:\]] ?)(?:This |The |Your )?(?:[Jj]ob|[Pp]rocess|[Tt]ask|[Ss]tep)\b.{0,60} exceed(?:ed|s|ing) (?:its|the|your)? ?(?:\w+ )?memory (?:quota|limit|request|allocation)\b"
 )
 _NODE = re.compile(
-    r"(?:srun|salloc): error: .*Node failure on (?P<hosts>\S+)|(?:srun|salloc|slurmstepd(?:-\S{1,253})?): .{0,200}\bnode failure\b"
+    r"(?:srun|salloc): error: .{0,200}Node failure on (?P<hosts>\S+)|(?:srun|salloc|slurmstepd(?:-\S{1,253})?): .{0,200}\bnode failure\b"
     r"|\b(?:JOB|STEP|JobId=|StepId=)\s?[^\s\d]{0,24}\d\S{0,64} .{0,120}\bNODE FAILURE\b",
     re.IGNORECASE,
 )
@@ -101,9 +101,9 @@ _UNKILLABLE = re.compile(
     r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|\b(?:srun|slurmstepd|slurmd)\S{0,80}: .{0,200}\b[Uu]nkillable\b"
 )
 _LAUNCH = re.compile(
-    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|\s{0,4}mpi/pmix\w{0,8}: .{0,200}Can't find address for host |container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
+    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.{0,200}execve\(\): (?P<what>.*)|TaskProlog failed|\s{0,4}mpi/pmix\w{0,8}: .{0,200}Can't find address for host |container_[pg]_\w{1,30}:? .{0,200}failed|.{0,200}(?:task_p_pre_launch|spank.{0,200}failed)"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
-    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.{0,200}Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|\berror: (?:run_command: )?(?:slurm|user) task_(?:prolog|epilog) (?:can ?not be executed|did not exit normally)|\berror: TaskProlog failed status="
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",

@@ -77,7 +77,7 @@ FACTS = {
     ),
 }
 _OP = re.compile(
-    r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
+    r"(?:dist|default_pg|group|pg|comm|work)\w{0,40}\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
 )
 _WORK = re.compile(
     r"Work[A-Z]CCL\((?P<body>(?:[^()]|\([^()]{0,16}\)){0,600})"
@@ -148,7 +148,7 @@ _DESYNC = re.compile(
 )
 _MAX_NAMED = 64
 _MISMATCH = re.compile(
-    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.*?(?:SequenceNumber=(?P<seq>\d{1,18})(?:, ?)?)?OpType=(?P<op>\w+)(?:.*?but Rank (?P<rank>\d{1,18}) is running)?"
+    r"Detected mismatch between collectives on ranks\. Rank (?P<one>\d{1,18}) is running (?:collective: )?(?:inconsistent )?.{0,600}?(?:SequenceNumber=(?P<seq>\d{1,18})(?:, ?)?)?OpType=(?P<op>\w+)(?:.*?but Rank (?P<rank>\d{1,18}) is running)?"
 )
 _TENSOR = re.compile(
     r"\brank[ =:]?(?P<rank>\d{1,8})\b.{0,80}?\btensor\b.{0,40}?\b(?P<count>\d{3,15}) elements", re.IGNORECASE

@@ -54,7 +54,7 @@ FACTS = {
 }
 _GT = r"(?:Tile ?\d{1,2}: ?)?(?:GT ?\d{1,3}: ?)?(?:GUC: ?)?"
 _ENGINE = r"(?:rcs|bcs|vcs|vecs|ccs|other|gsc)'?\d{1,2}"
-_TASK = r"(?P<process>[^\n]{1,16}?) ?\[(?P<pid>\d{1,10})\]"
+_TASK = rf"(?P<process>{message_start.NAME}) ?\[(?P<pid>\d{{1,10}})\]"
 _HANG = re.compile(rf"GPU HANG: ecode [\da-f:x]{{1,40}}(?:, in {_TASK}(?=,|\s*$))?")
 """Only i915 prints it, in older releases behind `[drm]` alone."""
 _CONTEXT_RESET = re.compile(rf"(?:\[drm\] )?(?:\*ERROR\* )?{_TASK} context reset due to GPU hang")

@@ -18,7 +18,7 @@ FACTS = {
 _OURS = re.compile(
     rf"nouveau(?:\s+(?:(?P<pci>{grammar.FULL_PCI})|[0-9a-f]{{4,16}}\.[\w-]{{1,32}}))?:\s+(?P<text>\S.*)"
 )
-_LOCKUP = re.compile(r"(?:[A-Za-z]\w{0,15}: )?GPU lockup\b")
+_LOCKUP = re.compile(r"(?:[A-Za-z]\w{0,15}: )?GPU lockup\b(?![^\[\n]{0,5}\[\d{1,10}\]: )")
 _FAULT = re.compile(
     r"(?:fifo: (?:fault [0-9a-f]{2} \[|SCHED_ERROR \d|.{0,40}\bchannel \d{1,6}:? killed|.{0,60}scheduled for recovery)"
     r"|gr: (?:TRAP\b|.{0,60}\bTRAP\b|DATA_ERROR\b|ILLEGAL_|intr )|fb: trapped (?:read|write)|PGRAPH TLB flush idle timeout fail|timer: stalled)"
