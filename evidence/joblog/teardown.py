@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import dropwhile
 
-from probing_cluster.evidence.joblog import labels, progress
+from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _MAX_CHARS = 600
@@ -20,6 +21,7 @@ _WORK_DONE = re.compile(
     re.IGNORECASE,
 )
 """The program's own report that its work is over."""
+_CLOSED = re.compile(r"\d - [\w.]{1,80} - (?:INFO|DEBUG) - .{0,200}\b[Cc]los(?:ed|ing)\b")
 _OF_TOTAL = re.compile(r"(?<![\w./-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
 """A counter and its total."""
 
@@ -31,6 +33,8 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     """
     if finding.kind not in _LOSSES:
         return finding
+    if _noted(before):
+        return replace(finding, detail={**finding.detail, "after_work": True})
     over = False
     for line in reversed(before):
         text = labels.bare(0, line).text
@@ -39,6 +43,13 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
             over = over or (finding.detail.get("thread") is True and _is_complete(text))
             break
     return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
+
+
+def _noted(before: Sequence[str]) -> bool:
+    """Whether the traceback, of which the lines `before` are the beginning, stands below a logger's note that a connection is closed."""
+    above = dropwhile(lambda line: line[:1].isspace() or not line, reversed(before))
+    head = next(above, "")
+    return head.startswith(grammar.TRACEBACK) and _CLOSED.search(next(above, "")) is not None
 
 
 def _is_complete(text: str) -> bool:

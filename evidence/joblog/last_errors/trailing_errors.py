@@ -15,6 +15,7 @@ from probing_cluster.evidence.joblog.last_errors import (
     closing,
     error_line,
     exit_codes,
+    levels,
     lines_behind,
     links,
     sentences,
@@ -49,7 +50,6 @@ _HEADING_LINES = 2
 """asyncio prints the task below the heading, and then the traceback."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
-"""A program's own report that it reached its end; Open MPI's "terminated normally, but" is none."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _TRACED = 12
@@ -175,7 +175,7 @@ class TrailingErrors:
                 self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
-        if self._is_of_dropped(record):
+        if self._is_of_dropped(record) or levels.is_of_warning(record.text, self._recent):
             return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
@@ -199,8 +199,7 @@ class TrailingErrors:
                     self._behind = -1
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
-        found = python.exception(record)
-        found = found and languages.of_runtime(found)
+        found = (raised := python.exception(record)) and languages.of_runtime(raised)
         if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
@@ -302,9 +301,10 @@ class TrailingErrors:
         """A line after the held error: drop the error if the program went on."""
         if self._weak is not None and line != self._weak.line:
             self._weak_steps += progress.is_progress(text) or self._weak_progress.after_line(text)
-            if not lines_behind.is_silent(text) and not error_line.is_error(text):
-                self._weak_behind += text.split()[:1] != self._weak.message.split()[:1]
-            if self._weak_steps >= _STEPS or line > self._weak_until or lines_behind.went_well(text):
+            silent = lines_behind.is_silent(text) or error_line.is_error(text)
+            self._weak_behind += not silent and text.split()[:1] != self._weak.message.split()[:1]
+            over = line > self._weak_until or self._weak_steps >= _STEPS
+            if over or lines_behind.went_well(text, self._weak.message):
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
