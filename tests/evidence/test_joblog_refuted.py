@@ -73,6 +73,7 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "an error above the unit": ([*DIVIDED, *(f"prepared grid {n * n}" for n in range(12)), *RULE, "Trying to restart job 4.", "Finished job 4.", "bye"], DIVIDED[-1]),
     "several shells trace alike": (["+ ./solve", "+ ./solve", *DIVIDED, "+ ./plot", "plotted"], DIVIDED[-1]),
     "an error above an optional package": ([*DIVIDED, "> watcher@1 install", *BUILD, "npm WARN optional SKIPPING OPTIONAL DEPENDENCY: watcher@1", "added 3 packages"], DIVIDED[-1]),
+    "the last attempt only ended": (["attempt 1", *LOST, "attempt 1 failed, retrying in 5 s", "attempt 2 finished", "no attempt worked"], LOST[-1]),
     "the package is needed": ([*BUILD, "npm ERR! code ELIFECYCLE"], "npm ERR! code ELIFECYCLE"),
     "a script that watches its step": (["+ srun ./solve &", "+ scancel 31.2", STEP_ENDED, "+ echo stalled", "stalled", "+ exit 1"], STEP_ENDED),
     "another step was ended": (["+ scancel 31.1", STEP_ENDED, "+ exit 1"], STEP_ENDED),

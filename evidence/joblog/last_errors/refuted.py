@@ -44,6 +44,8 @@ _WELL = re.compile(
     r"\b(?:finished|completed?|succeeded|success(?:ful(?:ly)?)?|done|passed|ok|returned 0|(?:rc|exit(?:ed)?(?: with)?(?: exit)?(?: code| status)?) ?[=:]? ?0)\b",
     re.IGNORECASE,
 )
+_ONLY_ENDED = re.compile(r"\b(?:finished|completed?|done)\b", re.IGNORECASE)
+"""Of an attempt, such words do not say how it ended."""
 _BAD = re.compile(
     r"\b(?:not|never|without|cannot|could|unable|incomplete|fail\w{0,4}|errors?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|cancel\w{0,5}|timed? ?out|partial\w{0,2}|unsuccessful\w{0,2}|gave up|giv\w{2,3} up|denied|invalid|traceback)\b"
     r"|Error\b|Exception\b|\b(?:exit\w{0,3}|rc|code|status|returned)\b\W{0,3}-?[1-9]",
@@ -184,7 +186,8 @@ class Refutations:
 
     def _succeeded(self, text: str) -> Iterator[tuple[int, int]]:
         for name in _names(text):
-            if name in self._units and self._units[name].waits:
+            clear = name != _ATTEMPT or _ONLY_ENDED.search(text) is None
+            if clear and name in self._units and self._units[name].waits:
                 yield from self._units.pop(name).failed
 
     def _extend(self, line: int, text: str) -> None:
