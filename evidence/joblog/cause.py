@@ -81,11 +81,10 @@ class CauseCandidates:
         detail = {k: v for k, v in self.held[index].detail.items() if k != name}
         self.held[index] = replace(self.held[index], detail=detail)
 
-    def _mark(self, first: int, end: int) -> None:
-        """Mark the findings `first` to `end` as survived."""
-        for i in range(first, end):
-            if "survived" not in self.held[i].detail:
-                self._note(i, survived=True)
+    def _mark(self, *indices: int) -> None:
+        """Mark these findings as survived."""
+        for i in indices:
+            self._note(i, survived=True)
 
     @property
     def candidate(self) -> JobFinding | None:
@@ -173,9 +172,16 @@ class CauseCandidates:
         if self.settled:
             return
         began = next((i for i, f in enumerate(self.held) if f.line >= line), len(self.held))
-        self._mark(0, began)
+        self._mark(*range(began))
         self._choose_from(began, len(self.held))
         self._forget()
+
+    def refute(self, first: int, last: int) -> None:
+        """Later lines refute the errors in the lines `first` to `last`, whatever their kind."""
+        self._mark(*(i for i, f in enumerate(self.held) if first <= f.line <= last))
+        if not self.settled and self.best is not None and "survived" in self.held[self.best].detail:
+            self._choose_from(self._judged, len(self.held))
+            self._forget()
 
     def _choose_from(self, first: int, end: int) -> None:
         """Choose the best candidate anew, among the findings `first` to `end`."""
@@ -194,11 +200,8 @@ class CauseCandidates:
         if best.detail.get("alone") and line > best.line + 1:
             # The candidate has no traceback and another exception follows: the candidate did not end this program.
             best = self._note(self.best, unattributed=True)
-        if (
-            0 < line - best.line <= _ANNOUNCED_LINES
-            and "exception" in best.detail
-            and best.message.rstrip().endswith(":")
-        ):
+        near = 0 < line - best.line <= _ANNOUNCED_LINES
+        if near and "exception" in best.detail and best.message.rstrip().endswith(":"):
             self._note(self.best, wrapper=True)
 
     def handled_at(self, lines: Collection[int]) -> None:
@@ -271,11 +274,8 @@ class CauseCandidates:
         if record.of_worker and best.pid is None:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
             return
-        if (
-            None not in (best.rank, record.rank)
-            and best.rank != record.rank
-            and self._chars <= _BUFFERED_CHARS
-        ):
+        apart = None not in (best.rank, record.rank) and best.rank != record.rank
+        if apart and self._chars <= _BUFFERED_CHARS:
             return
         if self._entry is not None and progress.follows(record.text, self._entry):
             self._survived(listed=True)
@@ -348,17 +348,16 @@ class CauseCandidates:
             self.test_began()
             return
         began, self._test = self._test or 0, None
-        self._mark(began, len(self.held))
+        self._mark(*range(began, len(self.held)))
         if self.best is not None and self.best >= began:
             self.best = None
             self._forget()
 
     def fill_rank(self, line: int, rank: int) -> None:
         """A launcher named the rank of the failure printed just before `line`."""
-        if self.best is not None and not self.settled:
-            best = self.held[self.best]
-            if best.rank is None and 0 < line - best.line <= 3:
-                self.held[self.best] = replace(best, rank=rank)
+        best = self.candidate
+        if best is not None and self.best is not None and best.rank is None and 0 < line - best.line <= 3:
+            self.held[self.best] = replace(best, rank=rank)
 
     def take_own_end(self, behind: Callable[[int], list[str]], of_one: Callable[[int, int], bool]) -> None:
         """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or an earlier end before another's complaint."""

@@ -7,7 +7,7 @@ import re
 from probing_cluster.core.sanitize import literals
 from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
-from probing_cluster.evidence.joblog.last_errors import trailing_errors
+from probing_cluster.evidence.joblog.last_errors import refuted, trailing_errors
 from probing_cluster.evidence.joblog.messages import (
     accelerators,
     batch,
@@ -88,6 +88,7 @@ TRIGGERS = (
     *_FRAMES,
     *trailing_errors.TRIGGERS,
     "[ RUN ",
+    "=== RUN ",
     " OK ] ",
     "Traceback",
     *chain.UNRAISED_TRIGGERS,
@@ -95,6 +96,7 @@ TRIGGERS = (
     "NCCL WARN",
     "WorkNCCL",
     "lines of output",
+    *refuted.TRIGGERS,
     *step_output.TRIGGERS,
     *shown_text.TRIGGERS,
 )

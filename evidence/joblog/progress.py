@@ -320,8 +320,8 @@ def reports_success(text: str) -> bool:
     return succeeded(text) or _SUCCESS.match(text) is not None
 
 
-_TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")
-"""The record that transformers' trainer writes once a training has reached its end."""
+_TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:|\bfairseq_cli\.train \| done training in \d")
+"""What the trainers of transformers and fairseq write once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
 _LOOP_ENDED = 3
 _REQUEUES = frozenset({"slurm_requeued", "slurm_preempted"})

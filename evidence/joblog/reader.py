@@ -21,7 +21,7 @@ from probing_cluster.evidence.joblog import (
     unfold,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, LogFamily, Record
-from probing_cluster.evidence.joblog.last_errors import closing, stack_causes, trailing_errors
+from probing_cluster.evidence.joblog.last_errors import closing, refuted, stack_causes, trailing_errors
 from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
@@ -66,15 +66,13 @@ class JobLogReader:
         self._chain = chain.ExceptionChain()
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
         self._step_output = step_output.StepOutput()
-        self._lsf = step_output.LsfSummary()
-        self._site = step_output.SiteSummary()
-        self._heredoc = shown_text.HereDocument()
-        self._pages = shown_text.Pages()
+        self._lsf, self._site = step_output.LsfSummary(), step_output.SiteSummary()
+        self._heredoc, self._pages = shown_text.HereDocument(), shown_text.Pages()
         self._copied = shown_text.Copied()
         self._builds, self._older = shown_text.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
-        self._tail = closing.Tail()
-        self._stacks = stack_causes.StackCauses()
+        self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()
+        self._refuted = refuted.Refutations(self._candidates.recent)
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -233,8 +231,7 @@ class JobLogReader:
         if finding.detail.get("weak"):
             self._trailing.hold_weak(finding)
             return
-        if (known := self._trailing.known_reason(finding)) is not None:
-            finding = replace(finding, detail={**finding.detail, "follows": known})
+        finding = self._trailing.with_reason(finding)
         reason = self._trailing.weak_reason(finding)
         if finding.kind == "command_not_found":
             self._trailing.hold(reason or finding)
@@ -281,7 +278,7 @@ class JobLogReader:
             or (self._lsf.is_open or self._site.is_open)
             or (self._heredoc.inside(line) or self._older.inside(line))
             or self._candidates.in_doubt
-            or self._trailing.following(line)
+            or (self._trailing.following(line) or self._refuted.following(line))
         )
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
@@ -313,6 +310,10 @@ class JobLogReader:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
         recent = self._candidates.recent
+        for first, until in self._refuted.read(line, text):
+            self._candidates.refute(first, until)
+            if first <= self._trailing.line <= until:
+                self._trailing.take_last()
         shown = self._pages.inside(line, text) or shown_text.is_shown(text, recent)
         if quoted := self._heredoc.quotes(line, text) or shown:
             self._tail.forget(line)

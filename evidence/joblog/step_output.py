@@ -9,6 +9,7 @@ from itertools import islice
 TRIGGERS = (
     "Command error:", "Command output:", "Command wrapper:", "Sender: LSF System",
     "pilog", "PILOG", "ob Statistics", "OB STATISTICS", "ob Information", "ob information", "esource Usage", "esource usage", "ob Summary", "ob summary", "User/Group: ",
+    "INFO: exiting: ", "Everything looks ", "This progress looks ", "Spider closed (", "SKIPPED ] ", "-fork=",
 )  # fmt: skip
 _HEAD = re.compile(r"(?P<indent>\s{0,8})Command (?P<what>error|output|wrapper):\s*$")
 """Nextflow's heading of the output of a failed process's command."""
@@ -140,16 +141,17 @@ class SiteSummary:
 
 
 _TEST_BEGINS = re.compile(
-    r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$|=== RUN +\S|running \d{1,7} tests?$|\[INFO\] Running [\w.$]{1,200}$|not ok \d{1,7}\b"
+    r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$|=== RUN +\S|running \d{1,7} tests?$|\[INFO\] Running [\w.$]{1,200}$|not ok \d{1,7}\b|INFO: -fork=\d{1,6}: fuzzing in separate process"
 )
 _TEST_PASSED = re.compile(
-    r"\[ +OK +\] \S|\s{0,16}--- PASS: \S|\[INFO\] Tests run: [1-9]\d{0,6}, Failures: 0, Errors: 0\b"
+    r"\[ +OK +\] \S|\[ +SKIPPED +\] .{1,400} \(\d{1,9} ms\)|\s{0,16}--- (?:PASS|SKIP): \S|\[INFO\] Tests run: [1-9]\d{0,6}, Failures: 0, Errors: 0\b"
 )
-"""Lines for the start and the success of a test (GoogleTest, Go, Maven), and the first line of a session (pytest, Rust). TAP reports each test below its output."""
+"""Lines for the start of a test and for the end of one that passed or was left out (GoogleTest, Go, Maven), and the first line of a session (pytest, Rust). TAP reports each test below its output."""
 _ALL_PASSED = re.compile(
     r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
     r"|test result: ok\. \d{1,7} passed; 0 failed;|ok {1,2}\t\S{1,300}\t(?:[\d.]{1,12}s|\(cached\))|configure: exit 0$|(?:\[INFO\] )?BUILD SUCCESS(?:FUL in \S.{0,40})?$"
     r"|100% tests passed, 0 tests failed out of [1-9]|All tests (?:passed \(\d{1,9} assertions?|successful\.$)|# (?P<all>\d{1,7}) of (?P=all) tests passed$|# (?:result|Result): PASS$|ok \d{1,7} - \S"
+    r"|INFO: exiting: 0 time: \d|Everything looks good! |This progress looks :\) because (?:there were no failed tasks|there were failed tasks but they all succeeded in a retry)|.{0,40}\[scrapy\.core\.engine\] INFO: Spider closed \(finished\)$"
 )
 _OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
 _RAN_LINES = 3
@@ -163,12 +165,18 @@ _PASSES = (
     "100% tests",
     "All tests ",
     "# ",
+    "INFO: exiting: ",
+    "Everything looks ",
+    "This progress looks ",
 )
+_SPIDER = "Spider closed (finished)"
 
 
 def test_mark(text: str) -> bool | None:
     """False if a test or a test session begins, True if a test passed, None for any other line."""
-    if not text.lstrip().startswith(("[ ", "===", "--- PASS", "running ", "[INFO] ", "not ok ")):
+    if not text.lstrip().startswith(
+        ("[ ", "===", "--- PASS", "--- SKIP", "running ", "[INFO] ", "not ok ", "INFO: -fork=")
+    ):
         return None
     if _TEST_BEGINS.match(text):
         return False
@@ -180,4 +188,4 @@ def tests_passed(text: str, before: Reversible[str]) -> bool:
     if text.startswith("OK"):
         near = islice(reversed(before), _RAN_LINES)
         return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
-    return text.startswith(_PASSES) and _ALL_PASSED.match(text) is not None
+    return (text.startswith(_PASSES) or text.endswith(_SPIDER)) and _ALL_PASSED.match(text) is not None

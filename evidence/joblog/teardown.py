@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import dropwhile
 
-from probing_cluster.evidence.joblog import labels, progress
+from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _MAX_CHARS = 600
@@ -21,6 +22,7 @@ _WORK_DONE = re.compile(
     re.IGNORECASE,
 )
 """The program's own report that its work is over; the end of a job or a run with a number is that of a unit."""
+_CLOSED = re.compile(r"\d - [\w.]{1,80} - (?:INFO|DEBUG) - .{0,200}\b[Cc]los(?:ed|ing)\b")
 _OF_TOTAL = re.compile(r"(?<![\w./-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
 """A counter and its total."""
 
@@ -35,6 +37,8 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     """
     if finding.kind not in _LOSSES:
         return finding
+    if _noted(before):
+        return replace(finding, detail={**finding.detail, "after_work": True})
     last = next(filter(None, map(_report, reversed(before))), "")
     over = last == _OVER or (last == _COMPLETE and finding.detail.get("thread") is True)
     return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
@@ -49,6 +53,13 @@ def _report(line: str) -> str:
     if progress.is_progress(text):
         return _COMPLETE if _is_complete(text) else _GOES_ON
     return ""
+
+
+def _noted(before: Sequence[str]) -> bool:
+    """Whether the traceback, of which the lines `before` are the beginning, stands below a logger's note that a connection is closed."""
+    above = dropwhile(lambda line: line[:1].isspace() or not line, reversed(before))
+    head = next(above, "")
+    return head.startswith(grammar.TRACEBACK) and _CLOSED.search(next(above, "")) is not None
 
 
 def _is_complete(text: str) -> bool:

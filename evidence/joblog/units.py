@@ -15,7 +15,7 @@ from probing_cluster.evidence.joblog import grammar
 _MAX_CHARS = 300
 _MAX_NAMES = 256
 _HEAD = re.compile(
-    r"(?:\[1\] \"|[\s\[(|]{0,8}(?:[IWED] )?\d{4}[-/.]\d\d[-/.]\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{0,4}|[\s\[(]{0,8}\d\d:\d\d:\d\d\S{0,8}\s{0,4})?(?:\W{0,4}(?:INFO|WARNING|WARN|ERROR|DEBUG)\b)?\W{0,4}"
+    r"(?:\[1\] \"|[\s\[(|]{0,8}(?:[IWED] )?\d{4}[-/.]\d\d[-/.]\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{0,4}|[\s\[(]{0,8}\d\d:\d\d:\d\d\S{0,8}\s{0,4}|[IWE]\d{4} \d\d:\d\d:\d\d\.\d{3,9}\s{1,8}\d{1,10} [\w./-]{1,80}:\d{1,6}\] )?(?:\W{0,4}(?:INFO|WARNING|WARN|ERROR|DEBUG)\b)?\W{0,4}"
 )
 """R's index of a printed text; a logger's time and level. What they contain is no unit's name."""
 _UNIT = re.compile(
@@ -42,7 +42,8 @@ _MORE_UNITS = 3
 """So many further units without a failure need no result."""
 _RESULT = re.compile(
     r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|fail\w{0,4}|(?<!\d )errors?|exceptions?|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
-    r".{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
+    r".{0,60}\b[1-9]\d{0,8} (?:\w{1,20} )?(?:ok|succeeded|passed|valid)\b|.{0,100}\b[Ii]teration completed: \S|\W{0,4}(?:\w{1,20} ){1,4}(?:saved|written|stored|exported|uploaded) (?:to|in|as) \S*[./]\S"
+    r"|.{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
     r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)"
     r"|\W{0,4}(?:\[[^\]\n]{1,40}\] {1,3})?(?:\w{1,20}: )?(?:[Ss]aved|[Ss]aving|[Ww]rote|[Ww]ritten|[Ss]tored|[Ee]xported|[Uu]ploaded) (?:\S{1,60} ){0,6}\S*[./\d]\S"
     r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
@@ -50,16 +51,18 @@ _RESULT = re.compile(
 """What a program reports of work that it has done. A script's farewell (`finished at …`) is none."""
 _NAMED = r"\b(?:trials?|runs?|fits?|folds?|experiments?|candidates?|subjects?|samples?|items?|records?|genes?|seeds?)[ :#]{1,2}(?=[\w.-]{0,40}\d)[\w.-]{1,60}"
 _FAILED_UNIT = re.compile(
-    rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}", re.IGNORECASE
+    rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}|\btraceback (?:of|from|for) (?!(?:the )?(?:ranks?|process|worker|node|thread|child)\b)[a-z]{{1,20}} [\w.-]{{0,40}}\d[\w.-]{{0,40}}\b.{{0,40}}:$",
+    re.IGNORECASE,
 )
 """A harness reports which of its units failed: it caught the exception."""
 _NUMBER = "0123456789-_"
 _NEAR_LINES = 2
 _GOES_ON = re.compile(
     r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
-    r"|\bmemory budget\. {1,2}Restarting",
+    r"|\bmemory budget\. {1,2}Restarting|\bHTTP/\d(?:\.\d)?\" 4\d\d\b",
     re.IGNORECASE,
 )
+"""What the program does without or tries again; a server that blames the client for the failed request."""
 _ADVICE = re.compile(
     r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
 )
@@ -72,15 +75,25 @@ _R_ENDS = re.compile(
 )
 """What R prints below the error that ends it; a script that `try` guards goes on without."""
 _LEFT_OUT = re.compile(
-    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
+    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
     re.IGNORECASE,
 )
 _ENDS_MAIN = 'Exception in thread "main" '
+_GAVE_UP = re.compile(
+    r"\b(?:giving up|gave up|(?:retries|attempts) (?:are |were )?(?:exhausted|used up)|no more (?:retries|attempts)|max(?:imum)?(?: number of)? (?:retries|attempts) (?:exceeded|reached))\b",
+    re.IGNORECASE,
+)
+"""The last attempt failed, too."""
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
 )
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
+
+
+def resumes(text: str) -> bool:
+    """Whether the program, or the harness around it, reports that it resumes an earlier run's work."""
+    return _RESTARTS.search(text) is not None
 
 
 def reports_recovery(text: str) -> bool:
@@ -151,7 +164,9 @@ class Units:
             return True
         if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):
             self._caught = True
-        self.restarted = self.restarted or _RESTARTS.search(text) is not None
+        self.restarted = self.restarted or resumes(text)
+        if _GAVE_UP.search(text):
+            self._exited, self._caught = True, False
         self._of_r = self._of_r and _R_ENDS.match(text) is None
         unit = _unit(text)
         if unit and (names := self._names.get(unit[0])) is not None and unit[1] not in names:

@@ -240,3 +240,37 @@ def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cau
     assert [f.line for f in reader.read(lines) if f.first_cause] == cause
     harmless = ["this run does not use a mask", "all fine", f"+ exit {code}"]
     assert not is_cause(*harmless)
+
+
+CLOSED = [
+    "2031-05-06 07:08:09,123 - distributed.batched - INFO - Batched Comm Closed <TCP (closed)>",
+    "Traceback (most recent call last):",
+    '  File "comm.py", line 9, in write',
+    "distributed.comm.core.CommClosedError",
+]
+UNSUPPORTED = "n1:22:23 [0] misc/nvmlwrap.cc:1 NCCL WARN nvmlDeviceGetP2PStatus(0,1) failed: Not Supported"
+ERROR_OF_PART = "[2031-05-06 07:08:09,123] ERROR [Reader id=r1] Commit failed at 9: wrong coordinator."
+
+
+def test_a_note_of_a_closed_connection_is_no_error() -> None:
+    """Dask logs it so at its end; the same exception as an error, or another one below it, counts."""
+    assert not is_cause("wrote zones.zarr", *CLOSED, "job finished OK")
+    assert is_cause("wrote zones.zarr", CLOSED[0].replace("INFO", "ERROR"), *CLOSED[1:])
+    assert is_cause(*CLOSED, *CLOSED[1:3], "MemoryError: no room")
+
+
+def test_a_communicator_that_is_complete_did_not_need_what_was_not_supported() -> None:
+    """Only that of the same process shows it."""
+    complete = "[0] NCCL INFO comm 0x5 rank 0 nranks 2 - Init COMPLETE"
+    assert not is_cause(UNSUPPORTED, f"n1:22:23 {complete}", "# Avg bus bandwidth    : 71.2")
+    assert is_cause(UNSUPPORTED, f"n2:33:34 {complete}")
+
+
+def test_a_part_that_has_again_what_it_lacked_is_no_cause() -> None:
+    """Its own report counts, not that of another part, and not if it fails afterwards."""
+    back = "[2031-05-06 07:08:10,123] INFO [Reader id=r1] Discovered coordinator n1:9092"
+    fatal = "[2031-05-06 07:08:11,123] ERROR [Reader id=r1] Fenced, cannot go on"
+    done = "[2031-05-06 07:08:11,123] INFO stop completed"
+    assert not is_cause(ERROR_OF_PART, back, done)
+    assert is_cause(ERROR_OF_PART, back.replace("r1", "r2"), done)
+    assert is_cause(ERROR_OF_PART, back, fatal)

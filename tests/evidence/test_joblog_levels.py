@@ -229,3 +229,19 @@ FOLLOWS = {
 @pytest.mark.parametrize("lines", FOLLOWS.values(), ids=FOLLOWS)
 def test_a_last_word_that_may_follow_from_an_error_is_not_the_reason(lines: list[str]) -> None:
     assert first(*lines)[0][1] == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[2031-05-06 07:08:09,123] torch._dynamo.convert_frame: [WARNING] ",
+        "W0506 07:08:09.123000 140 torch/_dynamo/convert_frame.py:7] [0/0] ",
+    ],
+)
+def test_a_traceback_at_the_level_of_a_warning_ended_nothing(head: str) -> None:
+    """The compiler reports what it leaves to Python; without the level, the program has died of it."""
+    raised = ["Traceback (most recent call last):", '  File "f.py", line 7, in f', "RuntimeError: too old"]
+    warned = [head + line for line in raised]
+    assert first(f"{head}cannot convert", *warned, "top1 76.1") == []
+    assert first(f"{head}cannot convert", *raised) == [("python_exception", 4)]
+    assert first(*warned, *raised[:2], "ValueError: no such split") == [("python_exception", 6)]

@@ -189,6 +189,27 @@ def test_a_server_that_answers_requests_lives_on() -> None:
         assert any(f.first_cause for f in reader.read(["start", *raised, *behind]))
 
 
+def test_a_request_that_was_the_clients_fault_ends_no_server() -> None:
+    """The server answers it so; one that blames itself may have lost its engine."""
+    post = 'INFO:     10.2.0.4:512 - "POST /v1/answer HTTP/1.1" '
+    raised = [*TRACEBACK[:2], "ValueError: the prompt is too long"]
+    ok = [f"{post}200 OK"]
+    end = ["INFO:     Application shutdown complete.", "INFO:     Finished server process [7]"]
+    assert first([*ok, *raised, f"{post}400 Bad Request", *ok, *end]) is None
+    assert first([*ok, *raised, f"{post}500 Internal Server Error", *ok, *end]) is not None
+    assert first([*ok, *raised, f"{post}400 Bad Request"]) is not None
+
+
+def test_the_end_of_a_training_shows_that_it_recovered() -> None:
+    """In fairseq's own words; the next batch may be too large, too."""
+    recovers = ["| WARNING | fairseq.trainer | attempting to recover from OOM in forward/backward pass"]
+    warned = [
+        f"2031-07-02 08:00:00 | WARNING | fairseq.trainer | OOM: Ran out of memory with exception: {OOM}"
+    ]
+    assert first([*warned, *recovers, "| INFO | fairseq_cli.train | done training in 88.2 seconds"]) is None
+    assert first([*warned, *recovers, *TRACEBACK]) is not None
+
+
 def test_places_are_read_from_any_text() -> None:
     """Nothing raises, and no line without a number is progress."""
     chance = random.Random(5)

@@ -74,6 +74,18 @@ CAUGHT: dict[str, tuple[list[str], list[str]]] = {
         ["08:01:15.004 [pool-3] ERROR Crawl - cannot read k.xml, skipped", "java.io.IOException: premature end", "\tat Crawl.read(Crawl.java:19)"],
         ["08:09:15.004 [main] INFO  Crawl - read 44 of 45 pages, 1 error"],
     ),
+    "a scene left out": (
+        ["ERROR 1: N4_B7.TIF: read error at row 9; got 0 bytes, expected 41"],
+        ["[2031-07-02 08:01:15] -> quarantined N4", "[2031-07-02 08:31:15] 58 scenes ok, 1 quarantined"],
+    ),
+    "a kept traceback": (
+        ["cell 8: ValueError('negative width') -> stored as NaN", "Traceback of cell 8 (for reference):", *(f"  {line}" for line in RAISED)],
+        ["398 valid, 1 NaN", "grid written to cells.npz"],
+    ),
+    "glog's attempts": (
+        ["I0702 08:01:15.004120 88 relax.py:40] Relaxing, attempt 1 of 9.", "I0702 08:01:16.004120 88 relax.py:48] Error opening file for reading CUDA kernel: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"],
+        ["I0702 08:01:17.004120 88 relax.py:40] Relaxing, attempt 2 of 9.", "I0702 08:01:19.004120 88 relax.py:50] Iteration completed: E -12.5"],
+    ),
     "an optional file": (["sort: cannot read: extra.csv: No such file or directory"], ["(no extra file, ignored)", "wrote out/merged.csv"]),
 }  # fmt: skip
 
@@ -103,6 +115,14 @@ def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
     assert first([*error, *later, *LATER]) == len(error) + len(later) + 3
     if name != "R's try":
         assert first([*error, later[0] if "failed" not in later[0] else later[1], *LATER]) == len(error) + 4
+
+
+def test_a_harness_that_gave_up_has_not_caught_the_error() -> None:
+    """What it prints as done below that is its script's."""
+    lines = ["ERROR: part 7: refused", "retrying part 7", "ERROR: part 7: refused"]
+    assert first([*lines, "giving up after 2 attempts", "all done"]) == 1
+    assert first([*RAISED, "retrying", *RAISED, "maximum number of retries reached", "all done"]) == 3
+    assert first([*CAUGHT["a scene left out"][0], "-> N4 could not be quarantined", "58 scenes ok"]) == 1
 
 
 def test_the_same_error_in_each_unit_stays_the_cause() -> None:

@@ -38,6 +38,10 @@ def _form(words: str, letters: str, sources: str) -> re.Pattern[str]:
 # XLA's and TensorFlow's sources end in .cc; they give this level to notes.
 _ERROR = _form("ERROR|CRITICAL|FATAL", "EFC", "py|cpp")
 _NOTE = _form("INFO|DEBUG|WARNING", "IDVW", "py|cpp|cc|cu|h")
+_NOTE_OF_TORCH = re.compile(r"(?:\[?[\d:., -]{8,32}\]? )?torch\.[\w.]{1,80}: \[(?:DEBUG|INFO|WARNING)\] ")
+"""The same in the form of PyTorch's older releases."""
+_WARNED = re.compile(r"[\d:/.,TZ \[\]+-]{0,48}(?:\[[^\]\n]{1,80}\] {0,2})?WARN(?:ING)?\b")
+_OF_JVM = re.compile(r"(?:[a-z]\w{0,60}\.){2,8}[A-Z]\w{0,80}(?:Error|Exception)\b")
 _ASIDE = re.compile(
     r"\b(?:shut(?:ting)? ?down|at exit|clos(?:e|ing)|clean(?:ing|ed)?[ -]?up|tear(?:ing)?[ -]?down|releas(?:e|ing)|destroy\w{0,3}|metrics?|telemetry|usage (?:stats|statistics)|profil\w{1,5}|trac(?:e|es|ing)|dump\w{0,4}|autotun\w{1,4}|cProfile"
     r"|not (?:been )?tested|(?:will|would) not be|default(?:s|ing)?|rejecting|dropping|repair\w{0,3}|recover(?:ed|ing)|over \d{1,3}% full)\b",
@@ -85,4 +89,11 @@ def is_error(text: str) -> bool:
 
 def is_note(text: str) -> bool:
     """Whether a framework's logger gives the line a level below an error."""
-    return _NOTE.match(text) is not None
+    return _NOTE.match(text) is not None or _NOTE_OF_TORCH.match(text) is not None
+
+
+def is_of_warning(text: str, before: Reversible[str]) -> bool:
+    """Whether a JVM's logger prints the exception below a warning of its own; one that ends a program has a higher level, or none."""
+    if _OF_JVM.match(text) is None:
+        return False
+    return _WARNED.match(next(iter(reversed(before)), "")) is not None

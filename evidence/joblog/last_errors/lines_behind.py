@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from probing_cluster.evidence.joblog import progress
+
 _STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
     r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
@@ -23,6 +25,11 @@ _WENT_WELL = re.compile(
     re.IGNORECASE,
 )
 _ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b", re.IGNORECASE)
+_PART = re.compile(r"\bERROR (\[[^\]\n]{4,120}\]) ")
+_BACK = re.compile(
+    r"\] (?:Discovered|Successfully|(?:Re-?)?(?:[Jj]oined|[Cc]onnected)|Re-?established|Recovered)\b"
+)
+"""A part of a program, as its logger names it in brackets, that had an error, and the same part's report that it has what it needs again."""
 _FILE_TOOL = re.compile(
     r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
 )
@@ -59,6 +66,9 @@ def traces_work(text: str) -> bool:
 
 
 def went_well(text: str, message: str = "") -> bool:
-    """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint."""
+    """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint, a part's own report if the error was its."""
     done = is_of_file_tool(message) and _ENDED.search(text) is not None
+    part = _PART.search(message)
+    done = done or progress.made_up_for(message, text)
+    done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None

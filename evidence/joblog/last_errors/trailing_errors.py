@@ -173,7 +173,7 @@ class TrailingErrors:
                 self._hold_task(python.exception(record))
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
-        if self._is_of_dropped(record):
+        if self._is_of_dropped(record) or levels.is_of_warning(record.text, self._recent):
             return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else error_line.find(record)
@@ -199,8 +199,7 @@ class TrailingErrors:
                     self._behind = -1
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
-        found = python.exception(record)
-        found = found and languages.of_runtime(found)
+        found = (raised := python.exception(record)) and languages.of_runtime(raised)
         if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
@@ -284,9 +283,10 @@ class TrailingErrors:
         self._weak = None
         return weak
 
-    def known_reason(self, found: JobFinding) -> int | None:
-        """Line of the finding whose command did not bring what `found` lacks; None without one."""
-        return self._complaints.known_reason(found) if found.role is LineRole.ROOT else None
+    def with_reason(self, found: JobFinding) -> JobFinding:
+        """`found`, with the line of the finding whose command did not bring what it lacks."""
+        known = self._complaints.known_reason(found) if found.role is LineRole.ROOT else None
+        return found if known is None else replace(found, detail={**found.detail, "follows": known})
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
@@ -301,9 +301,10 @@ class TrailingErrors:
         """A line after the held error: drop the error if the program went on."""
         if self._weak is not None and line != self._weak.line:
             self._weak_steps += progress.is_progress(text) or self._weak_progress.after_line(text)
-            if not lines_behind.is_silent(text) and not error_line.is_error(text):
-                self._weak_behind += text.split()[:1] != self._weak.message.split()[:1]
-            if self._weak_steps >= _STEPS or line > self._weak_until or lines_behind.went_well(text):
+            silent = lines_behind.is_silent(text) or error_line.is_error(text)
+            self._weak_behind += not silent and text.split()[:1] != self._weak.message.split()[:1]
+            over = line > self._weak_until or self._weak_steps >= _STEPS
+            if over or lines_behind.went_well(text, self._weak.message):
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
