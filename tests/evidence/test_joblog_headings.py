@@ -42,6 +42,10 @@ FIRST = {
     "GADGET": ("Begin Step 3\nNo tree of this depth is possible.\ntask 4: endrun called with an error level of 7\n\n", 2, "program_error"),
     "FLASH": (" [burn] ERROR: no root of the rate\n zone 4\n\n Driver_abort called. See log file for details.\n Error message is [burn] ERROR: stopped\n", 1, "program_error"),
     "AMReX": ("STEP = 3\namrex::Abort::4::Assertion `dt > 0' failed, file \"a.cpp\", line 3 !!!\nSIGABRT\nSee Backtrace.4 file for details", 2, "program_error"),
+    # farewells that are no reason, and no good end
+    "IDL": ("% Compiled module: FLAT.\n% Attempt to subscript BIAS with <INT (9)> is out of range.\n% Execution halted at: FLAT  3 /h/flat.pro\n% Program caused arithmetic error: Floating overflow", 2, "program_error"),
+    "VMD": ("Info) VMD for LINUXAMD64, version 1.9.3\ninvalid command name \"mesure\"\n    while executing\n\"mesure center $s\"\n    (procedure \"mid\" line 2)\n    invoked from within\n\"mid $s\"\n    (file \"m.tcl\" line 4)\nInfo) VMD for LINUXAMD64, version 1.9.3\nInfo) Exiting normally.", 2, "program_error"),
+    "an error behind a step that had begun": ("Reading the index...sorter: Error in block 7 of the index\n", 1, "program_error"),
     # GPUs
     "XLA's stack trace behind an ECC error": ("2026-01-01 10:00:00.000001: E external/xla/xla/stream_executor/cuda/cuda_driver.cc:7] could not synchronize on CUDA context: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered :: *** Begin stack trace ***\n2026-01-01 10:00:00.000002: F external/xla/xla/service/gpu/x.cc:8] Failed to synchronize GPU stream", 1, "cuda_ecc"),
     "XLA without a reason": ("2026-01-01 10:00:00.000002: F external/xla/xla/service/gpu/x.cc:8] Failed to synchronize GPU stream\nFatal Python error: Aborted", 1, "cuda_error"),
@@ -96,6 +100,10 @@ FIRST = {
     "a time of grace": (CANCELLED.format("STEP 7.0", 1, "") + "\nBypassing signal 15\n" + CANCELLED.format("JOB 7", 2, " DUE TO PREEMPTION"), 3, "slurm_preempted"),
 }  # fmt: skip
 NOTHING = {
+    "IDL's farewell": "% Compiled module: FLAT.\nthe flat field is done\n% Program caused arithmetic error: Floating underflow",
+    "VMD's end": "Info) VMD for LINUXAMD64, version 1.9.3\nrmsd 1.25\nInfo) Exiting normally.",
+    "a figure called an error behind a step": "Comparing...check: error bound 0.1 is kept\nwrote a.csv",
+    "a heading of figures": "Error in norm(u) :\n  0.0012\n  0.0009\nwrote a.csv\nfinished",
     "a loop that ran on to its end": "".join(f" {n}%|█ | {n}/300 [00:01<00:02, 1.5it/s]\n" for n in (1, 2, 3))
     + TRACE
     + "PermissionError: [Errno 1] Operation not permitted: '/tmp/x'\n100%|████| 300/300 [09:01<00:00, 1.5it/s]\nmean 0.3",

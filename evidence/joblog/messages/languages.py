@@ -109,7 +109,7 @@ _ABAQUS = re.compile(
 _DRAWN_RULE = re.compile(r"^[^\w(\['\"]+|[^\w)\]'\"]+$")
 """What a heading has around its words; brackets and quotation marks belong to them."""
 _NOTHING = re.compile(
-    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|[\s\d.eE+-]{1,80}$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)|\+{3} [\w ]{1,40} \+{3}$"
+    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)|\+{3} [\w ]{1,40} \+{3}$"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(

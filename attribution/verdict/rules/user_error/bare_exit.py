@@ -276,6 +276,7 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
     return 0 if code == view.attempt.exit_code else code
 
 
+_OF_KERNEL = frozenset({"kernel_xid", "kernel_bad_page"})
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
 _NOT_RUN = re.compile(r"Permission denied|cannot execute|bad interpreter|Exec format error|: Is a directory")
 """The shell's reasons for 126."""
@@ -293,7 +294,7 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         # A watched node's own kernel log says whether that line is true.
-        [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
+        [f.event for f in view.findings if f.event.kind in _OF_KERNEL and not view.fully_watched],
         # The script went on after an earlier one: its exit code is the last command's.
         sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
