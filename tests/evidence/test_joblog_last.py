@@ -69,7 +69,7 @@ ENDS = {
     "a failed check": ("/w/ggml/src/ggml.c:3212: GGML_ASSERT(n == 1) failed", "GGML_ASSERT"),
     "HDF5's stack": (
         "HDF5-DIAG: Error detected in HDF5 (1.10.5) thread 0:\n  #000: H5F.c line 509 in H5Fopen(): unable to open file\n    major: File accessibilty\n    minor: Unable to open file",
-        "unable to open file",
+        "HDF5-DIAG",
     ),
     **{
         f"a script's own report {n}: {line}": (f"epoch 3 loss 0.2\n{line}\ncleaning up", line)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.last_errors import error_line, levels, sentences
+from probing_cluster.evidence.joblog.last_errors import error_line, levels, lines_behind, sentences
 from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
@@ -223,14 +223,10 @@ _PAGE_SIGNS = ("```", "# ", "](", ":::", "!!!", ".. ")
 _PAGE_MARKS = 3
 
 
-_HDF5 = re.compile(r"HDF5-DIAG: Error detected in [^:]{1,200}:")
-_HDF5_FRAME = re.compile(r"\s{1,8}#\d{3}: \S{1,300} line \d{1,7} in \w{1,80}\(\): (?P<why>\S.*)")
-
-
 def completed(head: str, text: str) -> str | None:
-    """The message of the line `head` and of `text`, right below it, if that is the sentence that `head` announces; of HDF5's stack the innermost call's."""
-    if (stack := _HDF5.match(head)) and (frame := _HDF5_FRAME.match(text)):
-        return f"{stack[0]} {frame['why']}"
+    """The message of the line `head` and of `text`, right below it, if that is the sentence that `head` announces; of HDF5's stack the innermost reason."""
+    if reason := lines_behind.reason_of_hdf5(head, text):
+        return reason
     announces = head.rstrip().endswith(":") and _below([(1, head), (2, text)], 0) is not None
     return f"{head.strip()} {text.strip()}" if announces else None
 

@@ -31,6 +31,11 @@ _WORKS = re.compile(
     r"\+{1,4} (?!(?:export|unset|set|echo|printf|exit|return|rm|cp|mv|date|cd|module|sync|kill|wait|sleep|trap|conda|deactivate|true|:|\[{1,2}|\w{1,60}=)(?:\s|$|=))\S"
 )
 """Commands that a script traces and that do not only clean up."""
+_HDF5 = re.compile(r"HDF5-DIAG: Error detected in [^:]{1,200}:")
+_HDF5_REASON = re.compile(
+    r"\s{1,8}#\d{3}: \S{1,300} line \d{1,7} in \w{1,80}\(\): (?P<why>(?!(?:can't|unable to|could not|failed to) [^,:=']{1,120}$|[^,:=']{1,120} failed$)\S.*)"
+)
+"""A call of HDF5's stack that says more than that it failed, too."""
 
 
 def is_stack_frame(text: str) -> bool:
@@ -62,3 +67,9 @@ def went_well(text: str, message: str = "") -> bool:
     """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint."""
     done = is_of_file_tool(message) and _ENDED.search(text) is not None
     return done or _WENT_WELL.search(text) is not None
+
+
+def reason_of_hdf5(head: str, text: str) -> str | None:
+    """The message of the head of HDF5's stack with the reason in the line `text` of that stack; None for any other line."""
+    stack, call = _HDF5.match(head), _HDF5_REASON.match(text)
+    return f"{stack[0]} {call['why']}" if stack and call else None

@@ -298,6 +298,7 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
         # The script went on after an earlier one: its exit code is the last command's.
         sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
+        [e for e in (_first_cause(view),) if e is not None and e.kind == vocabulary.DIRECTORY_REPLACED],
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
 
