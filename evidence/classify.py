@@ -22,7 +22,7 @@ _SURE_FRAC = 0.5
 """Of a kernel log at least so many lines have its form."""
 _MOST_HELD = 4096
 """Findings of a job log without any of a kernel log that decide what it is."""
-_KERNEL_TOO = frozenset({"kernel_xid", "host_oom_kill", "io_error"})
+_KERNEL_TOO = frozenset({"kernel_xid", "kernel_bad_page", "host_oom_kill", "io_error"})
 """Kinds of job findings that a kernel log shows as well."""
 _KERNEL_LINE = re.compile(
     rb"^\s*(?:<\d+>\s*)?\[\s*\+?\d+\.\d+\]|^\d+,\d+,\d+,|\bkernel:|^kern +:|^\[\w{3} \w{3} +\d+ |NVRM:|nvidia-nvswitch|SXid|_TRANSPORT|systemd\[\d+\]"

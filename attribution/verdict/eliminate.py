@@ -47,7 +47,9 @@ _FELT = timedelta(minutes=30)
 def ruled_out(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[str, ...]:
     """The sentences, most telling first. Only watched causes are ruled out; weaker candidates are called less likely."""
     if ranking.winner.cause == "node_refused" and ranking.winner.domain is not records.Domain.UNKNOWN:
-        return ()  # The job had not begun, and the fault for which the node was refused may be of any part.
+        # The job had not begun, and the fault for which the node was refused may be of any part. What makes that doubtful is named.
+        doubted = ranking.confidence is not ranking.winner.confidence
+        return tuple(_rivals(view, ranking))[:MAX_SENTENCES] if doubted else ()
     sentences: list[str] = []
     for part in _PARTS:
         sentences += [s for s in part(view, ranking) if s not in sentences]

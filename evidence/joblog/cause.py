@@ -19,7 +19,7 @@ from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import sentences
-from probing_cluster.evidence.joblog.messages import gpu_hardware, licences
+from probing_cluster.evidence.joblog.messages import gpu_hardware, licences, unreached
 
 _STEPS = 3
 """So many further steps show that the program went on."""
@@ -35,11 +35,10 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_MANY_LINES = 20
+_MANY_LINES, _TERMINATED_CODE = 20, 143
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _ANNOUNCED_LINES = 3
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
-_TERMINATED_CODE = 143
 
 
 class CauseCandidates:
@@ -99,7 +98,8 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = teardown.after_work(licences.named(gpu_hardware.named(finding)), self.recent)
+        finding = unreached.named(licences.named(gpu_hardware.named(finding)))
+        finding = teardown.after_work(finding, self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -365,7 +365,9 @@ class CauseCandidates:
             return
         left = unexplained_end.earlier_end(best, self.held)
         last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
-        self.best = self.best if last is None else last
+        if last is not None:
+            self.best, found = last, self.held[last]
+            self.held[last] = replace(found, role=found.role or LineRole.ROOT)
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
         """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""

@@ -125,7 +125,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         # Ranks write into each other: the name stands alone, and again with its message.
         return True
     own_words = not new.detail.get("handled") and new.message != best.message
-    if best.detail.get("heading") and root and own_words and 0 < behind <= _REASON_LINES:
+    reason_lines = _REASON_LINES * (2 if new.message.startswith(best.message) else 1)
+    if best.detail.get("heading") and root and own_words and 0 < behind <= reason_lines:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True

@@ -13,7 +13,7 @@ from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
-from probing_cluster.evidence.joblog.messages import coordination
+from probing_cluster.evidence.joblog.messages import coordination, kernel_lines
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 """Ends that do not name their reason."""
@@ -312,7 +312,25 @@ def _left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     return None
 
 
+_PATHS = re.compile(
+    r"(?:can't open file '/tmp/(?=[^/']{1,200}')|['\"‘`])(?P<path>[^'\"’`\n]{1,400})['\"’`]|(?:^|[\s:])(?P<here>\./[^\s:]{1,400})"
+)
+"""The files in a message. Python's interpreter puts the directory in front of the one that it does not find."""
+
+
+def _of_system(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of the kernel's line about `best`, or of Slurm's about a directory that it replaced where `best` lacks a file of that directory."""
+    if (shown := kernel_lines.reason(best, held)) is not None:
+        return shown
+    paths = [found["path"] or found["here"] for found in _PATHS.finditer(best.message)]
+    if not lacks(best) or not paths or any(path.startswith(("/", "~", "$")) for path in paths):
+        return None
+    moved = (i for i, f in enumerate(held) if f.kind == vocabulary.DIRECTORY_REPLACED and f.line < best.line)
+    return next(moved, None)
+
+
 def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
-    """Index of the earlier end of another process of which `best` is the complaint; None without one."""
+    """Index of the earlier end of another process of which `best` is the complaint, or of what the kernel or Slurm printed about its reason; None without one."""
     left = _left_before(best, held)
+    left = _of_system(best, held) if left is None else left
     return links.service_before(best, held) if left is None else left

@@ -31,6 +31,10 @@ def kind(*lines: str) -> str | None:
         ["ZE_RESULT_ERROR_DEVICE_LOST"],
         ["terminate called after throwing an instance of 'vk::DeviceLostError'", "  what():  vk::Queue::submit: ErrorDeviceLost"],
         [*RAISED, "RuntimeError: synStatus 26 [Generic failure]. Device hl0 heartbeat failed, device is not operational"],
+        [*RAISED, "RuntimeError: ACL stream synchronize failed, error code:507899"],
+        [*RAISED, "RuntimeError: synStatus=3 [Busy] Device acquire failed."],
+        [*RAISED, "XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/accel1): Operation not permitted"],
+        ["terminate called after throwing an instance of 'sycl::_V1::runtime_error'", "  what():  Native API returns: -5 (PI_ERROR_OUT_OF_RESOURCES)"],
         [*RAISED, "XlaRuntimeError: INTERNAL: Core halted unexpectedly: INTERNAL: Accelerator device halted prematurely"],
     ],
 )  # fmt: skip
@@ -48,6 +52,7 @@ def test_a_lost_accelerator_is_not_only_the_programs_fault(lines: list[str]) -> 
         "We now handle VK_ERROR_DEVICE_LOST by making a new device",
         '    case VK_ERROR_DEVICE_LOST: return "lost";',
         "Fixed a bug where the device is not operational after a reset",
+        "I0512 xla_bridge.py:863] Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: no TPU",
     ],
 )
 def test_a_lost_device_that_is_only_mentioned_is_none(line: str) -> None:
@@ -225,3 +230,19 @@ def test_a_zero_that_counts_nothing_makes_no_statistic(line: str) -> None:
 def test_a_count_of_some_failed_transfers_is_one() -> None:
     line = "failed completions by status: IBV_WC_RETRY_EXC_ERR 3, IBV_WC_RNR_RETRY_EXC_ERR 0"
     assert kind(line, "ok") == "net_ib_completion_error"
+
+
+@pytest.mark.parametrize(
+    ("line", "domains"),
+    [
+        ("ssh: connect to host n3 port 22: No route to host", ALL_DOMAINS),
+        ("fatal: unable to access 'https://example.org/a.git/': Could not resolve host: example.org", ("user_program", "system_software")),
+        ("ssh: connect to host n3 port 22: Connection refused", ("user_program",)),
+    ],
+)  # fmt: skip
+def test_a_host_that_was_not_reached_is_not_only_the_programs_fault(
+    line: str, domains: tuple[str, ...]
+) -> None:
+    found = first_cause(line)
+    assert found is not None
+    assert found.domains == domains

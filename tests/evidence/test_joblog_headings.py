@@ -24,6 +24,28 @@ FIRST = {
     "STAR-CCM+": ("error: Server Error\nA floating point exception has occurred: [Overflow].\n", 2, "program_error"),
     "Rust since 1.73": ("thread 'main' panicked at src/m.rs:4:30:\nthe table has no row 7\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", 2, "program_error"),
     "Rust before": ("thread 'main' panicked at 'the table has no row 7', src/m.rs:4:30\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", 1, "program_error"),
+    "R, with the message below": ("[1] \"fold 2\"\nError in chol.default(S) : \n  the leading minor of order 4 is not positive\nCalls: fit -> chol\nExecution halted", 3, "program_error"),
+    "R behind a step that it had begun": ("3) Merging Error in bind(a, b) : \n  the tables have no column in common\nExecution halted", 2, "program_error"),
+    "R behind its bar": ("  |=====      |  40%Error in f(i) : \n  subscript 12 is out of bounds\nExecution halted", 2, "program_error"),
+    "Julia's worker": ("ERROR: LoadError: On worker 7:\nDimensionMismatch: 3 rows are not 4\nStacktrace:\n  [1] mul!\n    @ ./a.jl:3", 2, "program_error"),
+    "Java's start": ("Error: LinkageError occurred while loading main class a.B\n\tjava.lang.UnsupportedClassVersionError: a/B was made by a later Java", 2, "program_error"),
+    "ANSYS's licences": ("SOLVER LICENSE MANAGER ERROR:\nCould not connect to any license server.\nThe server is down.", 2, "program_error"),
+    "Cell Ranger": ("[error] Pipestance failed. Error log at:\np7/CS/fork0/chnk0-u1/_errors\n\nLog message:\nThe sheet names no sample of lane 3\n\nWaiting 6 seconds for UI to do final refresh.\nPipestance failed. Use --noexit option to keep UI running after failure.", 5, "program_error"),
+    "DOLFIN's box": (TRACE + "RuntimeError: \n\n*** " + "-" * 73 + "\n*** DOLFIN encountered an error. If you are not able to resolve this issue\n*** using the information listed below, you can ask for help at\n***\n***     a@example.org\n***\n*** Remember to include the error message listed below and, if possible,\n*** include a *minimal* running example to reproduce the error.\n***\n*** " + "-" * 73 + "\n*** Error:   Unable to assemble the form.\n*** Reason:  The mesh has no cells.\n", 16, "python_exception"),
+    "HDF5's stack, innermost call": ("HDF5-DIAG: Error detected in HDF5 (1.14.0) thread 0:\n  #000: H5D.c line 9 in H5Dread(): can't read data\n    major: Dataset\n    minor: Read failed\n  #001: H5Z.c line 7 in H5Z_pipeline(): required filter 'lz9' is not registered\n    major: Data filters", 5, "program_error"),
+    # a code's own abort, and what it printed above
+    "MATLAB's brace": ("{Undefined function 'smoothit' for input arguments of type 'double'.\n\nError in step2 (line 3)\nx = smoothit(y);\n\nError in main (line 9)\n    step2(z);\n} ", 1, "program_error"),
+    "NWChem": (" basis for Xq not found\n\n(rank:0 hostname:n1 pid:7):ARMCI DASSERT fail. src/common/armci_err.c:ARMCI_Error():208 cond:0\napplication called MPI_Abort(comm=0x84000003, 1) - process 0", 1, "program_error"),
+    "Fortran's bare stop": (" step 3\n cannot open the table of opacities\n ERROR STOP 3", 2, "program_error"),
+    "a stop that says why": (" cannot be\n ERROR STOP no such table", 2, "program_error"),
+    "a bare stop alone": (" step 3\n ERROR STOP 3", 2, "program_error"),
+    "GADGET": ("Begin Step 3\nNo tree of this depth is possible.\ntask 4: endrun called with an error level of 7\n\n", 2, "program_error"),
+    "FLASH": (" [burn] ERROR: no root of the rate\n zone 4\n\n Driver_abort called. See log file for details.\n Error message is [burn] ERROR: stopped\n", 1, "program_error"),
+    "AMReX": ("STEP = 3\namrex::Abort::4::Assertion `dt > 0' failed, file \"a.cpp\", line 3 !!!\nSIGABRT\nSee Backtrace.4 file for details", 2, "program_error"),
+    # farewells that are no reason, and no good end
+    "IDL": ("% Compiled module: FLAT.\n% Attempt to subscript BIAS with <INT (9)> is out of range.\n% Execution halted at: FLAT  3 /h/flat.pro\n% Program caused arithmetic error: Floating overflow", 2, "program_error"),
+    "VMD": ("Info) VMD for LINUXAMD64, version 1.9.3\ninvalid command name \"mesure\"\n    while executing\n\"mesure center $s\"\n    (procedure \"mid\" line 2)\n    invoked from within\n\"mid $s\"\n    (file \"m.tcl\" line 4)\nInfo) VMD for LINUXAMD64, version 1.9.3\nInfo) Exiting normally.", 2, "program_error"),
+    "an error behind a step that had begun": ("Reading the index...sorter: Error in block 7 of the index\n", 1, "program_error"),
     # GPUs
     "XLA's stack trace behind an ECC error": ("2026-01-01 10:00:00.000001: E external/xla/xla/stream_executor/cuda/cuda_driver.cc:7] could not synchronize on CUDA context: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered :: *** Begin stack trace ***\n2026-01-01 10:00:00.000002: F external/xla/xla/service/gpu/x.cc:8] Failed to synchronize GPU stream", 1, "cuda_ecc"),
     "XLA without a reason": ("2026-01-01 10:00:00.000002: F external/xla/xla/service/gpu/x.cc:8] Failed to synchronize GPU stream\nFatal Python error: Aborted", 1, "cuda_error"),
@@ -78,6 +100,10 @@ FIRST = {
     "a time of grace": (CANCELLED.format("STEP 7.0", 1, "") + "\nBypassing signal 15\n" + CANCELLED.format("JOB 7", 2, " DUE TO PREEMPTION"), 3, "slurm_preempted"),
 }  # fmt: skip
 NOTHING = {
+    "IDL's farewell": "% Compiled module: FLAT.\nthe flat field is done\n% Program caused arithmetic error: Floating underflow",
+    "VMD's end": "Info) VMD for LINUXAMD64, version 1.9.3\nrmsd 1.25\nInfo) Exiting normally.",
+    "a figure called an error behind a step": "Comparing...check: error bound 0.1 is kept\nwrote a.csv",
+    "a heading of figures": "Error in norm(u) :\n  0.0012\n  0.0009\nwrote a.csv\nfinished",
     "a loop that ran on to its end": "".join(f" {n}%|█ | {n}/300 [00:01<00:02, 1.5it/s]\n" for n in (1, 2, 3))
     + TRACE
     + "PermissionError: [Errno 1] Operation not permitted: '/tmp/x'\n100%|████| 300/300 [09:01<00:00, 1.5it/s]\nmean 0.3",

@@ -6,7 +6,7 @@ import pytest
 
 from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import reader
-from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.grammar import JobFinding
 
 _WORK = [
     "Reading input from /scratch/u1/input.dat",
@@ -81,15 +81,16 @@ def test_a_note_of_slurms_commands_is_none(line: str) -> None:
     assert _first(*_WORK, line) is None
 
 
-def test_a_directory_that_slurm_replaced_is_named_and_no_cause() -> None:
-    """The job went on in /tmp; what it missed there is another line's."""
+def test_a_directory_that_slurm_replaced_is_the_cause_only_of_what_is_missing_there() -> None:
+    """The job went on in /tmp; an error of another kind is its own."""
     line = "slurmstepd-n1: error: couldn't chdir to `/work/it's here/run': No such file or directory: going to /tmp instead"
     missed = "python3: can't open file '/tmp/train.py': [Errno 2] No such file or directory"
     found = reader.read([line, missed])
     (moved,) = [f for f in found if f.kind == "directory_replaced"]
-    assert (moved.role, moved.host) == (LineRole.OBSERVATION, "n1")
-    assert moved.detail == {"directory": "/work/it's here/run", "why": "No such file or directory"}
-    assert _cause(line, missed).message == missed
+    assert (moved.first_cause, moved.host) == (True, "n1")
+    assert moved.detail["directory"] == "/work/it's here/run"
+    assert moved.detail["why"] == "No such file or directory"
+    assert _cause(line, "ValueError: no such mode").message == "ValueError: no such mode"
     assert _first(line, "done") is None
 
 

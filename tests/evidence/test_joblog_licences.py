@@ -39,7 +39,8 @@ def test_only_a_licence_that_the_user_chose_badly_may_be_the_users(line: str, re
 @pytest.mark.parametrize("below", ["Licensing error: -4,132", "Could not connect to any license server."])
 def test_a_heading_takes_the_reason_below_it(below: str) -> None:
     found = first("ACME LICENSE MANAGER ERROR:", "", below)
-    assert (found.line, found.domains) == (2, SITE)
+    assert (found.line, found.domains) == (4, SITE)
+    assert found.message == f"ACME LICENSE MANAGER ERROR: {below}"
     far = first("ACME LICENSE MANAGER ERROR:", *["Feature: solver"] * 50, below)
     assert far.domains != SITE or far.line > 2
 

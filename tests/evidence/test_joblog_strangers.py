@@ -151,7 +151,7 @@ STEPS = [f"2026-03-04 05:06:{s:02d},001 make.py INFO part 2/9: {1000 * s}/9000 d
         ([*TRACE, "ValueError: in user code:", "", "    /opt/tf/training.py:805 train_function  *", "        return step(self)", "", "    ValueError: Input 0 of layer pool is incompatible"], "python_exception", 9),
         (["srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", "srun: error: n1: tasks 0,2-3: Killed", "srun: error: n1: task 1: Exited with exit code 2"], "task_exit", 3),
         (["reading the settings", "make_tables failed"], "program_error", 2),
-        (["Loading required package: MASS", "Error in names(x) <- value : ", "  'names' attribute [10] must be the same length as the vector [0]", "Calls: colnames<-", "Execution halted"], "program_error", 2),
+        (["Loading required package: MASS", "Error in names(x) <- value : ", "  'names' attribute [10] must be the same length as the vector [0]", "Calls: colnames<-", "Execution halted"], "program_error", 3),
     ],
 )  # fmt: skip
 def test_the_first_cause_in_forms_of_round_39(lines: list[str], kind: str, line: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.last_errors import error_line, levels, sentences
+from probing_cluster.evidence.joblog.last_errors import error_line, levels, lines_behind, sentences
 from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
@@ -68,7 +68,7 @@ _LEAVES_BECAUSE = re.compile(
 """A reason and, in the same line, that the program leaves."""
 _NONE = re.compile(
     r": \[{1,2}: |\bpress ctrl\b|^Loading required (?:package|namespace): |^\W{0,6}errors? (?:is|are) an?\b|^[\w., ]{1,80} = [\w.]{1,80}\(.{0,300}\)$|\b\d{1,9} (?:eigen(?:values?|vectors?)|bands?|roots?|states?) not (?:yet )?converged|^\s{0,8}reason: (?:Missing output|Input files|Updated input|Set of input|Code has|Params have|Forced exec|Software env)|\bunrecogni[sz]ed keys in [`'\"]|^\W{0,3}(?:missing|unexpected)[ _]keys\s?:|: no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\busing (?:the |its )?defaults?\b|\bdebug\b|\bINFO\b(?!/| tag| field| column)|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
-    r"|\b(?:error|failures?|failed|invalid|missing)s?(?!:)[^\w!]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
+    r"|\b(?:error|failures?|failed|invalid|missing)s?(?!:)[^\w!,]{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
     r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed(?! (?:on|at) line)|failures|missing|invalid|aborted|undefined|unexpected|unrecogni[sz]ed|exceptions)\b[^:=.]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\b(?:errors?|failed|failures?|rejected)\b[^:=.]{0,40} (?:by|per) \w{2,20}[:=]\s(?:[\w./-]{1,60}[ =:|]{1,3}0\b[,; ]{0,2}){1,20}$|\berror\W{1,3}(?=[.eE+-]{0,3}\d)[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
@@ -223,9 +223,12 @@ _PAGE_SIGNS = ("```", "# ", "](", ":::", "!!!", ".. ")
 _PAGE_MARKS = 3
 
 
-def completes(head: str, text: str) -> bool:
-    """Whether `text`, right below the line `head`, is the sentence that `head` announces."""
-    return head.rstrip().endswith(":") and _below([(1, head), (2, text)], 0) is not None
+def completed(head: str, text: str) -> str | None:
+    """The message of the line `head` and of `text`, right below it, if that is the sentence that `head` announces; of HDF5's stack the innermost reason."""
+    if reason := lines_behind.reason_of_hdf5(head, text):
+        return reason
+    announces = head.rstrip().endswith(":") and _below([(1, head), (2, text)], 0) is not None
+    return f"{head.strip()} {text.strip()}" if announces else None
 
 
 def _number(text: str) -> int | None:
@@ -278,9 +281,9 @@ class Tail:
         line, detail = finding.line, finding.detail
         if detail.get("boxed"):
             return self._boxed()
-        if detail.get("abort"):
-            # The abort's own reason follows; the error that led to it may stand right above.
-            word = self.reason(line, line - 2)
+        if detail.get("abort") or detail.get("aborts"):
+            # The abort's own reason may follow; the error that led to it may stand right above.
+            word = self.reason(line, line - (2 if detail.get("abort") else _FAREWELL_LINES))
             return replace(word, role=LineRole.ROOT) if word else None
         if detail.get("farewell"):
             return self.reason(line, line - _FAREWELL_LINES)

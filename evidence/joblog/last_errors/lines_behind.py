@@ -11,13 +11,13 @@ _STACK_FRAME = re.compile(
     r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
 )
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
+    r"\s*$|\s{2,}\S|\s+at \S|\"[^\"\n]{1,300}(?:\"|\.{3})$|Info\) (?:VMD for|Exiting normally)|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
 )
 """Lines that are no evidence of whether the program went on."""
 _DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
 """The head of faulthandler's stacks. It prints them again and again while a slow program works, or once before it ends the program."""
 _ENDED_WELL = re.compile(
-    r"^(?!.*(?:\b(?:not|never|cannot|without|unless|rank|process|task|worker|thread)\b|n't)).*(?:\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b))",
+    r"^(?!Info\) |.*(?:\b(?:not|never|cannot|without|unless|rank|process|task|worker|thread)\b|n't)).*(?:\bnormal(?:ly)? terminat\w{1,4}|\b(?:terminat|end|exit|finish|complet|stopp?)(?:ed|s|ing)? normally\b(?!,? but\b))",
     re.IGNORECASE,
 )
 _WENT_WELL = re.compile(
@@ -38,6 +38,11 @@ _WORKS = re.compile(
     r"\+{1,4} (?!(?:export|unset|set|echo|printf|exit|return|rm|cp|mv|date|cd|module|sync|kill|wait|sleep|trap|conda|deactivate|true|:|\[{1,2}|\w{1,60}=)(?:\s|$|=))\S"
 )
 """Commands that a script traces and that do not only clean up."""
+_HDF5 = re.compile(r"HDF5-DIAG: Error detected in [^:]{1,200}:")
+_HDF5_REASON = re.compile(
+    r"\s{1,8}#\d{3}: \S{1,300} line \d{1,7} in \w{1,80}\(\): (?P<why>(?!(?:can't|unable to|could not|failed to) [^,:=']{1,120}$|[^,:=']{1,120} failed$)\S.*)"
+)
+"""A call of HDF5's stack that says more than that it failed, too."""
 
 
 def is_stack_frame(text: str) -> bool:
@@ -72,3 +77,9 @@ def went_well(text: str, message: str = "") -> bool:
     done = done or progress.made_up_for(message, text)
     done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None
+
+
+def reason_of_hdf5(head: str, text: str) -> str | None:
+    """The message of the head of HDF5's stack with the reason in the line `text` of that stack; None for any other line."""
+    stack, call = _HDF5.match(head), _HDF5_REASON.match(text)
+    return f"{stack[0]} {call['why']}" if stack and call else None

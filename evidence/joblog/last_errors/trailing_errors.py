@@ -314,8 +314,8 @@ class TrailingErrors:
             self._frames_behind += 1
             return
         heading = self._last.kind == "program_error" and self._behind == 0
-        if heading and closing.completes(self._last.message, text):
-            message = sanitize.clean(f"{self._last.message.strip()} {text.strip()}", 1024)
+        if heading and (whole := closing.completed(self._last.message, text)):
+            message = sanitize.clean(whole, 1024)
             detail = {**self._last.detail, "announced": True}
             self.hold(replace(self._last, line=line, message=message, detail=detail))
             return

@@ -34,6 +34,7 @@ _HEAD = re.compile(
     r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|={2,6}>{2,6} : (?:E R R O R|ERROR)$|╭─{1,3} (?:[A-Z][a-z]{2,20} )?[Ee]rror ─{2,400}╮$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?:(?!Norm|Mean|Max|Min|Rel|Abs)[A-Za-z][\w.]{1,20}-)?(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
+    r"|Error: (?:LinkageError occurred while (?:loading|initializing) main class \S{1,200}|A JNI error has occurred, please check your installation and try again)$"
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} (?:Partition \d{1,6} )?Processor \d{1,6} Exiting: (?:Called CmiAbort|Caught Signal) -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Exiting\.{4,20}$|ABOR1 CALLED$|-{3,10} EEEE -{3,10} G4Exception-START\b.{0,40}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Range checking error \(possible bug\)|Program error|API error) ?(?:\(bug\) ?)?: ?$"
 )
@@ -90,7 +91,7 @@ _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
 _STOPS = re.compile(
-    r"fatal error\.\s{2}\S|\[file \S{1,200}, line \d{1,6}\]: Error : \S|Error {1,4}\(ORCA_\w{1,30}\): (?!\.\.\.)\S|"
+    r"fatal error\.\s{2}\S|amrex::(?:Abort|Error)::\d{1,8}::\s?\S|\[file \S{1,200}, line \d{1,6}\]: Error : \S|Error {1,4}\(ORCA_\w{1,30}\): (?!\.\.\.)\S|"
     r"Error at (?:Node \d{1,6}|host): (?!floating point)\S|An error occurred in (?:line <|file <)|lib-\d{3,5} : (?:UNRECOVERABLE|FATAL)\b|: (?:[a-z]\w{0,40}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception): \S|"
     r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
@@ -98,14 +99,18 @@ _STOPS = re.compile(
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
     r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) (?!ANALYSIS|SUMMARY|STATISTICS|REPORT|RATES?:|TABLE|METRICS?:|COUNTS?:)[A-Z][A-Z_\d]{3,20}: \S|\|?\s{0,4}LAPACK: Routine \S{2,20} failed|Loss is (?i:nan|[+-]?inf)\w{0,5}, (?:stopping|aborting|exiting)|ABNORMAL END: S/R \S|[*=#!]{1,8} ?(?:(?:FATAL|Fatal) )?(?:ERROR|Error) ?[*=#!]{1,8}:? {0,4}(?!system call)(?=[^\s\d.+*=#!:-])"
     r"|OpenCV(?:\(\S{1,20}\))? (?:ERROR|Error): \S|BLAST Database error: |BLAST (?:query|engine)(?:/options)? error: |Command line argument error: "
-    r"|(?:Unrecognized|Undefined) (?:function or variable|function|method, property, or field|field name) '[^']{1,80}'|Undefined function '[^']{1,80}' for input|Index (?:exceeds (?:the number of array elements|array bounds|matrix dimensions)|in position \d{1,3} (?:exceeds|is invalid))\b"
+    r"|\{?(?:Unrecognized|Undefined) (?:function or variable|function|method, property, or field|field name) '[^']{1,80}'|Undefined function '[^']{1,80}' for input|\{?Index (?:exceeds (?:the number of array elements|array bounds|matrix dimensions)|in position \d{1,3} (?:exceeds|is invalid))\b"
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
-    r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: (?:Invalid or corrupt jarfile|LinkageError|A JNI error)"
+    r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: Invalid or corrupt jarfile"
     r"|(?:Invalid (?:buffer pointer|count|datatype|tag|communicator|rank|root|group|MPI_Op|topology|dimension argument|argument|window|info|keyval)|Message truncated), error stack:$"
     r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|ORA-\d{5}: |(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
-    r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
+    r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail(?!\. \S{0,200}:ARMCI_Error\(\):)|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
+_ABORTS = re.compile(
+    r"\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|[Tt]ask \d{1,8}: endrun called with an error level of \d{1,9}$|Driver_abort called\b"
+)
+"""Calls of a code's own abort routine (NWChem, GADGET, FLASH); the code printed the reason just before."""
 _BOXED = re.compile(r"current input line :\s*$|CHECK IN FILE : \S{1,300}$")
 """What NWChem and ABACUS print below the reason; that is in the box above."""
 _SETTING = re.compile(
@@ -171,6 +176,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(
             FACTS, "program_error", record, role=LineRole.EXIT, detail={"farewell": True, "boxed": True}
         )
+    if _ABORTS.match(text):
+        return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"aborts": True})
     if _SETTING.match(text):
         return make(FACTS, "program_error", record)
     if _DEVICE.match(text):
@@ -200,7 +207,7 @@ FAMILY = grammar.LogFamily(
         "Fatal error in ", ", error stack:", "MPICH ERROR", "MPICH Error", "current input line", "CHECK IN FILE", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", "Index exceeds", "Index in position", ".rb:", "Parse error", "exception ", "Prelude", "user error",
-        "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
+        "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "endrun called", "amrex::", "Driver_abort called", "shr_sys_abort",
         "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "stop error", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "Out of memory (unable", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",

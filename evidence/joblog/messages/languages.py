@@ -42,7 +42,7 @@ _RUNTIMES = re.compile(
     r"|LLVM ERROR: \S"
     r"|fatal error: (?:all goroutines are asleep|concurrent map|runtime: |unexpected signal)"
     r"|ERROR: (?:LoadError: |InitError: |[A-Z]\w{1,40}(?:Error|Exception|Mismatch)\b)"
-    r"|ERROR STOP(?:\s|$)"
+    r"|ERROR STOP\s{1,3}(?!\d{1,10}$)\S"
     r"|ERROR: an? \w{1,60} was thrown during kernel execution\b"
     r"|Error: (?:Could not find or load main class|Unable to (?:access jarfile|initialize main class))|Error occurred during initialization of VM"
     r"|(?:(?:\*\*\*|MPI Error \d{1,10}:|^\d{1,6}:) |^)MPI_ERR_(?!OTHER|INTERN|UNKNOWN|PROC_FAILED|REVOKED)[A-Z_]{2,30}: "
@@ -90,6 +90,8 @@ _HEAD = re.compile(
     r"ERROR: (?:LoadError: ){0,4}(?:TaskFailedException|RemoteException|CompositeException|CapturedException)\W{0,3}$"
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
+    r"|ERROR: (?:LoadError: ){0,4}On worker \d{1,6}:$|Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|[\w.`(\[\"].{0,200}?) :$"
+    r"|(?:[A-Z][A-Z-]{1,30} ){0,3}LICENSE MANAGER ERROR:$|\[error\] Pipestance failed\. Error log at:$"
     r"|FATAL ERROR: CUDA error .{1,200} in file \S{1,300}, function \w{1,100}, line \d{1,7}$"
     r"|\s{0,8}(?:[Ee]rror: )?unable to load shared object '[^'\n]{1,300}':$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
@@ -111,10 +113,14 @@ _NOTHING = re.compile(
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
-    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:|\+{3} at .{1,300}|ERROR)$",
+    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|\S{1,300}/_errors|Waiting \d{1,4} seconds for UI\b.{0,60}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:|\+{3} at .{1,300}|ERROR)$",
     re.IGNORECASE,
 )
 """The place of the error, between a heading and its sentence."""
+_ADVICE = re.compile(
+    r"\*{3}(?:\s{1,8}(?:-{20,100}|DOLFIN encountered an error\b.*|using the information listed\b.*|\S{1,80}@\S{1,80}|Remember to include\b.*|include a \*minimal\*.*))?$"
+)
+"""DOLFIN's advice on whom to ask, in its box above the error."""
 _LAUNCHER = re.compile(
     r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"
 )
@@ -155,6 +161,8 @@ _FAREWELL = re.compile(
     r"Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|GLOBAL ERROR fehler on processor"
 )
 """Closing messages of chemistry codes; the error itself stands above."""
+_ABORTS = re.compile(r"ERROR STOP(?:\s{1,3}\d{1,10})?$")
+"""Calls of a code's own abort routine; the code printed the reason just before."""
 _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
     r"|(?:pure|deleted) virtual method called$"
@@ -298,6 +306,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_THREADS.search, _no_thread),
     (_WORKFLOWS.match, _workflow),
     (_FAREWELL.match, rules.always(FACTS, "program_error", detail={"farewell": True}, **_EXIT)),
+    (_ABORTS.match, rules.always(FACTS, "program_error", detail={"aborts": True})),
     (_THROWN.match, rules.always(FACTS, "process_aborted")),
     (_WHAT.match, rules.always(FACTS, "program_error", detail={"thrown": True}, **_EXIT)),
     (_SIGNALLED.match, _signalled),
@@ -317,6 +326,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if context.announced(record.line):
         if _LAUNCHER.match(text):
             context.head_line = 0
+        elif _ADVICE.match(text):
+            context.head_line = record.line
         elif not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
             return _sentence(record, context)
     return rules.first(_RULES, text, record, context)
@@ -340,7 +351,7 @@ FAMILY = grammar.LogFamily(
         "ERROR", "Error*", "Error in user input", "(unhandled task", "ssertion failed", "ssertion Failed",
         "ssert failed", "ssert Failed", "ASSERTION FAILED", "ASSERT FAILED", " CALLED FROM ",
         "FINISH called", "ABORT called", "Abort called", "FATAL ERROR ", "Fatal error ",
-        "Error detected by", " encountered a", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test", "Test Failed at",
+        "Error detected by", " encountered a", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test", "Test Failed at", "Pipestance failed",
     ),
     read=read,
     facts=FACTS,

@@ -29,7 +29,9 @@ FACTS = {
     "program_error": languages.FACTS["program_error"],
     "cuda_error": cuda.FACTS["cuda_error"],
     vocabulary.DIRECTORY_REPLACED: fact(
-        LineRole.OBSERVATION, USER, "Slurm could not enter the job's working directory and ran it in /tmp."
+        LineRole.OBSERVATION,
+        ("user_program", "system_software"),
+        "Slurm could not enter the job's working directory and ran it in /tmp.",
     ),
 }
 _REPLACED = re.compile(

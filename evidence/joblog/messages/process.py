@@ -48,11 +48,6 @@ FACTS = {
     "gil_deadlock": fact(
         LineRole.OBSERVATION, USER, "A thread could not get the interpreter lock (GIL) in time."
     ),
-    "kernel_xid": fact(
-        LineRole.OBSERVATION,
-        ALL_DOMAINS,
-        "A kernel message with an NVIDIA Xid stands in the job's output; the node's own log is the proof.",
-    ),
     "host_oom_kill": fact(
         LineRole.ROOT, USER, "The kernel killed a process for lack of host memory.", late=True
     ),
@@ -140,7 +135,6 @@ _MANAGED_OOM = re.compile(
 """Messages of Ray, Dask and YARN when they end a process that uses too much memory; they may restart the task."""
 _MANAGED_MEANING = "The framework that runs the program's processes (Ray, Dask, YARN) ended one at its own memory limit; the kernel killed none."
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
-_XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
     r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.{0,1000}?pid=(?P<kpid>\d{1,18})"
 )
@@ -269,8 +263,6 @@ def is_of_another(text: str) -> bool:
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line about the end of a process."""
     text = record.text
-    if (found := _XID.search(text)) and not mention.is_quoted(text[: found.start()]):
-        return make(FACTS, "kernel_xid", record)
     if (found := _OOM.search(text)) and not _is_mentioned(text[: found.start()]):
         return make(
             FACTS, "host_oom_kill", record, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
@@ -382,7 +374,6 @@ FAMILY = grammar.LogFamily(
         "with signal",
         "by signal",
         "of the workers are",
-        "NVRM: Xid",
         "Out of memory: Kill",
         "oom-kill:",
         "Memory cgroup",

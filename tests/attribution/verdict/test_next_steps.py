@@ -25,6 +25,7 @@ def line_of(make, kind, message, **detail):
         ("command_not_found", "job.sh: line 7: gmx_mpi: command not found", "Look at the program's own output: job.sh: line 7: gmx_mpi: command not found."),
         ("cuda_unavailable", "RuntimeError: No CUDA GPUs are available", "Check what the program was shown of its GPUs: CUDA_VISIBLE_DEVICES, "),
         ("kernel_xid", "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.", "Have the kernel log of n2 read for that line "),
+        ("kernel_bad_page", "Memory failure: 0x7c1: Sending SIGBUS to a:5 due to hardware memory corruption", "Have the kernel log of n2 read for that line "),
     ],
 )  # fmt: skip
 def test_the_line_that_says_the_most_is_quoted_and_shown(make, kind, line, step):
@@ -166,6 +167,30 @@ def test_a_signal_that_a_job_may_have_asked_for_is_to_be_handled(make):
 @pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (1, "`grep`")])
 def test_an_exit_code_that_shows_what_to_do_gets_that_advice(make, code, step):
     assert step in make.judge(attempt=make.attempt(exit_code=code)).next_step
+
+
+def test_a_directory_that_slurm_replaced_is_quoted_instead_of_what_was_missing_there(make):
+    """The file is where the job did not run."""
+    moved = line_of(
+        make,
+        "directory_replaced",
+        "slurmstepd: error: couldn't chdir to `/proj/a'",
+        role="root",
+        first_cause=True,
+    )
+    missed = line_of(make, "python_exception", "FileNotFoundError: 'a.csv'", role="root", exception="FileNotFoundError", domains=["user_program"])  # fmt: skip
+    v = make.judge(moved, missed, attempt=make.attempt(exit_code=1))
+    assert "couldn't chdir" in v.summary
+    assert v.confidence is not C.CERTAIN
+
+
+def test_a_bus_error_that_the_jobs_own_dump_explains_is_not_surely_the_programs(make):
+    """The line alone proves no fault of the node's, and the error alone accuses nobody."""
+    page = line_of(make, "kernel_bad_page", "Memory failure: 0x7c1: Sending SIGBUS to a:5 due to hardware memory corruption", role="root", first_cause=True)  # fmt: skip
+    bus = line_of(make, "bus_error", "slurm_script: line 4: 5 Bus error (core dumped) ./a", role="exit")
+    v = make.judge(page, bus, attempt=make.attempt(exit_code=135), watched={})
+    assert v.confidence is C.POSSIBLE
+    assert "Memory failure" in v.summary
 
 
 def test_a_kernel_line_in_the_log_of_a_watched_node_is_not_what_to_look_at(make):

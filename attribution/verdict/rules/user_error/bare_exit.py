@@ -281,6 +281,7 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
     return 0 if code == view.attempt.exit_code else code
 
 
+_OF_KERNEL = frozenset({"kernel_xid", "kernel_bad_page"})
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
 _NOT_RUN = re.compile(
     r"(?!.*(?:\[Errno |\w(?:Error|Exception)\b|\b(?:cannot (?!execute)|can't (?!execute)|unable to |could not |failed to (?!run command))|\(publickey))"
@@ -301,10 +302,11 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         # A watched node's own kernel log says whether that line is true.
-        [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
+        [f.event for f in view.findings if f.event.kind in _OF_KERNEL and not view.fully_watched],
         # The script went on after an earlier one: its exit code is the last command's.
         sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
+        [e for e in (_first_cause(view),) if e is not None and e.kind == vocabulary.DIRECTORY_REPLACED],
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
 
