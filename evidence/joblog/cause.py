@@ -35,9 +35,8 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_MANY_LINES, _TERMINATED_CODE = 20, 143
+_MANY_LINES, _ANNOUNCED_LINES, _TERMINATED_CODE = 20, 3, 143
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
-_ANNOUNCED_LINES = 3
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 
 

@@ -95,7 +95,7 @@ _LUSTRE = re.compile(
 _LUSTRE_CODES = (
     ("lbug", re.compile(r"^(?:\d+:\d+:\([^()]{1,80}(?:\(\))?\) )?(?:LBUG\b|ASSERTION\(.*failed)")),
     ("evicted", re.compile(r"client was evicted|evicted by|was evicted from service|^Evicted from ")),
-    ("evicting", re.compile(r"evicting (?:client|it)|[Ee]vict\w* .*client")),
+    ("evicting", re.compile(r"evicting (?:client|it)|[Ee]vict\w{0,12} .{0,200}client")),
     ("*", re.compile(r"")),
     ("connection_lost", re.compile(r"Connection to .* was lost|Lost connection to|haven't heard from")),
     ("recovered", re.compile(r"Connection restored to|Recovery over after")),

@@ -1,7 +1,7 @@
 """What a pattern costs grows with a line's length, not with its square: a pattern's own words, repeated to the end of a line, show it.
 
 Two lines, one four times as long, are compared by the CPU time of this thread. Linear is 4, a square 16: what a busy machine adds is far less, and
-a pattern is measured again before it fails.
+a pattern is measured again before it fails. Time decides nothing in the gate: there `test_pattern_growth` looks at the patterns' structure.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ def heavy(found: Iterator[tuple[Form, int]]) -> Iterator[str]:
                 break
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_no_patterns_cost_grows_faster_than_the_line() -> None:
     """A job's output may hold any line; the agent reads thousands of them in its minute of CPU."""

@@ -785,6 +785,22 @@ def test_a_job_that_we_requeued_is_not_said_to_have_died_of_a_fault_that_it_may_
     assert "by us" not in drained.summary, "a drain ends no job"
 
 
+def test_a_refusal_beside_another_fault_names_what_makes_it_doubtful(make):
+    """One step less sure, and the verdict says why; alone, the refusal is certain and lists nothing."""
+    ended = make.attempt(
+        state="FAILED", exit_code=1, nodes=("n1",), start_at=make.end - timedelta(seconds=20)
+    )
+    acts = (make.action("refuse", -30, job_id=4242, node="n1", reason="probing: xid 79 gpu3"),)
+    fault = make.event(-1, node="n1", kind="filesystem", severity=records.Severity.HIGH, source="kernel")
+    alone, beside = (
+        judge.judge(make.case(*events, attempt=ended, actions=acts), made_at=make.end)
+        for events in ((), (fault,))
+    )
+    assert (alone.cause, alone.confidence, alone.ruled_out) == ("node_refused", "certain", ())
+    assert (beside.cause, beside.confidence) == ("node_refused", "likely")
+    assert [text.split(" (")[0] for text in beside.less_likely] == ["filesystem mount on n1"]
+
+
 @pytest.mark.parametrize("action", ["requeue", "drain"])
 def test_a_start_that_we_sent_away_as_it_began_was_refused(make, action):
     """Of a refusal, accounting has a start of no length, and the drain that Slurm made of it is ours."""
