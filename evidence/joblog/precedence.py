@@ -48,17 +48,12 @@ _WRAPPED_LINES = 100
 """Most lines of the chain below an exception that only wraps another one."""
 _RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
-_NO_INPUT = (
-    r"no such file|does ?n[o']t exist|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b"
-    r"|no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format"
+LACKING = re.compile(
+    r"no such file|not found|does ?n[o']t exist|opening file|missing|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b"
+    r"|no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format",
+    re.IGNORECASE,
 )
-_LACKS_INPUT = re.compile(_NO_INPUT, re.IGNORECASE)
-LACKING = re.compile(rf"{_NO_INPUT}|not found|opening file|missing", re.IGNORECASE)
-
-
-def lacks_input(message: str) -> bool:
-    """Whether a program reports that its input does not exist or is empty."""
-    return _LACKS_INPUT.search(message) is not None
+"""Messages of a command that lacks its input, or finds it empty."""
 
 
 def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
@@ -104,7 +99,14 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
     return own and not LACKING.search(new.message)
 
 
-_MAKE = re.compile(r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[")
+def _is_of_next_command(new: JobFinding, best: JobFinding) -> bool:
+    """Whether a file command of the script complained in `best`, and `new` is a program's own error that it does not explain."""
+    if new.role is not LineRole.ROOT or new.kind == "program_error" or "follows" in new.detail:
+        return False
+    of_script = [progress.is_of_script(locales.english(f.message)) for f in (best, new)]
+    return of_script == [True, False]
+
+
 _KILLED = re.compile(r": line \d{1,6}: {1,4}\d{1,10} Killed\b")
 """A shell's message about a killed helper of the container runtime."""
 
@@ -224,17 +226,6 @@ def _only_passes_on(finding: JobFinding) -> bool:
     return lacks or finding.detail.get("handled") is True
 
 
-def _follows_end(new: JobFinding, best: JobFinding) -> bool:
-    """Whether a command of the script died of a signal, or make did not build something, and `new` is what a later command lacks."""
-    died = best.role is LineRole.EXIT and best.kind in grammar.SIGNAL_DEATH_KINDS
-    if died and _only_passes_on(new):
-        return True
-    if new.rank is not None or new.labelled or not lacks_input(locales.english(new.message)):
-        return False
-    # What MPI's ranks print may reach the log after the report of the abort that it led to.
-    return (died and best.kind != "process_aborted") or _MAKE.match(best.message) is not None
-
-
 def killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
     """Whether Slurm's late report of a kill for memory explains a process that was killed before `best`: the next command lacked its output."""
     if new.kind != "slurm_oom" or best.role is not LineRole.ROOT:
@@ -251,14 +242,15 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
         return False
-    if new.detail.get("follows") == best.line or _follows_end(new, best):
+    died = best.role is LineRole.EXIT and best.kind in grammar.SIGNAL_DEATH_KINDS
+    if new.detail.get("follows") == best.line or (died and _only_passes_on(new)):
         return False
     if best.message.startswith("Error in rule ") and new.message.startswith("WorkflowError:"):
         return False  # Snakemake's sum of its rules' errors
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
     if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
         return False
-    if _script_went_on(best, new) or _ended_the_step(new, best):
+    if _script_went_on(best, new) or _ended_the_step(new, best) or _is_of_next_command(new, best):
         return True
     if best.detail.get("of_launcher") and new.role is LineRole.EXIT and not new.detail.get("of_launcher"):
         return _summed_up(best, new)

@@ -177,13 +177,86 @@ LACKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("below", LACKS.values(), ids=LACKS)
-@pytest.mark.parametrize("above", FAILED.values(), ids=FAILED)
-def test_what_a_later_command_lacks_gives_way_to_the_failure_right_above(
-    above: str, below: list[str]
-) -> None:
+FROM_DATA = {"a number", "rows", "JSON", "an archive"}
+NOT_OF = {
+    "a program that stopped by itself": {"a script"},
+    "a fatal error": {"a script"},
+    "a download without a name": {"a script"},
+    "an object that the store refused": {"a script"},
+    "an archive": {"a script"},
+    "a disk that takes nothing": {"a script"},
+    "a full disk": {"a script"},
+    "a directory that the script did not reach": FROM_DATA - {"an archive"},
+    "a clone": FROM_DATA - {"an archive"},
+    "make": {"a script", *FROM_DATA},
+}
+"""What each does not explain: a script with its whole path, data of a file that was there."""
+PAIRS = [(f, w) for f in FAILED for w in LACKS if w not in NOT_OF.get(f, ())]
+
+
+@pytest.mark.parametrize(("failed", "what"), PAIRS)
+def test_what_a_later_command_lacks_gives_way_to_the_failure_right_above(failed: str, what: str) -> None:
     """Neither line names what the other one does; nothing but complaints stands between them."""
-    assert first("loading", "stage one", above, *below) == above
+    assert first("loading", "stage one", FAILED[failed], *LACKS[what]) == FAILED[failed]
+
+
+GONE = "FileNotFoundError: [Errno 2] No such file or directory: 'stage1.csv'"
+ELSEWHERE = "FileNotFoundError: [Errno 2] No such file or directory: '/data/v3.csv'"
+NO_REPOSITORY = "fatal: not a git repository (or any of the parent directories): .git"
+KILLED_TOOL = "job.sh: line 4: 4711 Killed                  ./{}.sh"
+UNRELATED = {
+    "git beside the work": (NO_REPOSITORY, GONE),
+    "a hook's server": ("curl: (6) Could not resolve host: hooks.example.org", GONE),
+    "a server of the job's own": ("curl: (7) Failed to connect to localhost port 8000 after 0 ms: Connection refused", GONE),
+    "a download and a file elsewhere": ("curl: (28) Connection timed out after 5000 milliseconds", ELSEWHERE),
+    "make clean": ("make: *** [Makefile:12: clean] Error 1", GONE),
+    "a monitor": (KILLED_TOOL.format("gpu_monitor"), GONE),
+    "a full disk and a file elsewhere": ("mv: cannot move 'old.log' to '/home/u/a': Disk quota exceeded", ELSEWHERE),
+    "a fallback": ("Fatal: the cache is not writable, using a temporary one", GONE),
+    "a directory and a server's answer": ("job.sh: line 5: cd: old: No such file or directory", "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("above", "last"), UNRELATED.values(), ids=UNRELATED)
+def test_what_cannot_have_brought_it_explains_nothing(above: str, last: str) -> None:
+    assert first("loading", above, *traceback(last), EXITED) == last
+
+
+OF_NODE = {
+    "a stale handle": "OSError: Unable to open file (name = '/lustre/u/a.h5', errno = 116, error message = 'Stale file handle')",
+    "an I/O error": "OSError: [Errno 5] Input/output error: 'a.h5'",
+    "the driver's library": "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+}
+"""Reasons that no command of the job's brings."""
+
+
+@pytest.mark.parametrize("last", OF_NODE.values(), ids=OF_NODE)
+@pytest.mark.parametrize(
+    "above",
+    [
+        NO_REPOSITORY,
+        FAILED["make"],
+        FAILED["a command that was killed"],
+        FAILED["a directory that the script did not reach"],
+    ],
+)
+def test_a_fault_of_the_node_follows_from_no_command(above: str, last: str) -> None:
+    assert first("loading", above, *traceback(last)) == last
+
+
+def test_a_file_commands_complaint_gives_way_to_a_programs_own_error() -> None:
+    touch = "touch: cannot touch '/home/u/x': Disk quota exceeded"
+    for own in ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "KeyError: 'lr'"):
+        assert first("start", touch, *traceback(own)) == own
+    assert first("start", touch, *traceback(GONE)) == touch
+
+
+def test_only_a_common_name_hands_on_what_is_missing() -> None:
+    """The download right above the copy explains its missing file perhaps; what the copy did not bring, the copy explains."""
+    copy = "cp: cannot stat 'vocab.json': No such file or directory"
+    download = "curl: (28) Connection timed out after 5000 milliseconds"
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.json'"
+    assert first(download, copy, *MIDDLE, *MIDDLE, *traceback(gone), EXITED) == copy
 
 
 def test_a_cascade_leads_to_its_first_member() -> None:
@@ -198,10 +271,8 @@ def test_a_failure_does_not_explain_what_is_no_lack_or_comes_after_work() -> Non
     for above in FAILED.values():
         if not above.startswith("make"):
             assert first("loading", above, *MIDDLE, *traceback("KeyError: 'lr'")) == "KeyError: 'lr'"
-    gone = "FileNotFoundError: [Errno 2] No such file or directory: 'stage1.csv'"
-    polls = "curl: (7) Failed to connect to localhost port 8000 after 0 ms: Connection refused"
+    for what, above in FAILED.items():
+        if what not in ("a command that was killed", "a step that crashed"):
+            assert first(above, *WORK, *traceback(GONE)) != above
     aborted = "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0"
-    for above in (FAILED["a download without a name"], FAILED["a fatal error"], FAILED["a full disk"]):
-        assert first(above, *WORK, *traceback(gone)) == gone
-    assert first(polls, *traceback(gone)) == gone
-    assert first(aborted, "ERROR: cannot open file grid.dat", *traceback(gone)) != aborted
+    assert first(aborted, "ERROR: cannot open file grid.dat", *traceback(GONE)) != aborted

@@ -1,9 +1,7 @@
 """The same name in two errors: what a later command lacks is what an earlier one did not bring.
 
 A script goes on after a command that failed. What ends it may be that command's consequence. A common name shows that: of a file,
-a package, a port, a service. A complaint that names nothing which it could lack (`curl: (28) …`), or after which everything may be
-missing (a directory that the script did not reach, a full disk, a program that stopped by itself), explains a missing file right below it.
-Otherwise the later error stays.
+a package, a port, a service. Without one, the later error stays, except right below (`unnamed`).
 """
 
 from __future__ import annotations
@@ -14,13 +12,14 @@ from collections.abc import Reversible, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from probing_cluster.evidence.joblog import grammar, locales, precedence, progress
+from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
+from probing_cluster.evidence.joblog.last_errors import unnamed
 
 _KEPT = 64
 _LINES = 2_000
 """Most lines between the two errors."""
+_REST_LINES = 2
 _NEAR = 10
 """A tool names what it works on within so many lines above its complaint."""
 _CR = "line ends"
@@ -58,25 +57,7 @@ _LACKS_FILE = re.compile(
 )
 _SERVER = re.compile(r"\b(?:to|host|server|address|from):? ['\"]?[\w-]{1,63}(?:\.[\w-]{1,63}){1,10}\b")
 """A server's name, which looks like a file's."""
-_ANYTHING, _HERE = "anything", "anything here"
-"""What may be missing after a complaint without a name, and what a script does not find that is not in its directory."""
-_NOT_THERE = re.compile(
-    r"(?:\S{1,300}: (?:line )?\d{1,6}: )?cd: (?P<directory>\S[^:\n]{0,300})|.{0,60}couldn't chdir to "
-)
-"""The script, or its step, is not in the directory in which it should be."""
-_NO_STORAGE = re.compile(
-    r"Read-only file system|No space left on device|[Dd]isk quota exceeded|Input/output error|Stale file handle|Transport endpoint is not connected"
-)
-_STOPS = re.compile(
-    r"\W{0,4}(?:FATAL|Fatal)\b(?!:? (?:Could not|could not|[Cc]annot|[Uu]nable))|(?:ERROR|Error)\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b"
-)
-"""A program reports why it stops by itself."""
-_UNPACKS = re.compile(rf"{_AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): |fatal: ")
-"""Complaints of commands that bring files which they do not name."""
-_BESIDE_LINES, _OTHERS = 40, 3
-"""Only so near, with so few other lines in between, does a complaint without a common name explain another."""
-_OPENED = re.compile(r"can't open file ['\"]/")
-"""Python names the script that it does not find with the directory in which it is."""
+_NOT_THERE = re.compile(r"(?:\S{1,300}: (?:line )?\d{1,6}: )?cd: (?P<directory>\S[^:\n]{0,300})")
 _QUOTED = re.compile(r"['\"‘`](?P<name>[^'\"’`\n]{1,400})['\"’`]")
 _WORD = re.compile(r"[^\s'\"‘’`,;()=]{3,400}")
 _PATH = re.compile(r"[/.]")
@@ -153,18 +134,13 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
         names |= _ports(text) | ({"client redis"} if _REDIS.match(text) else set())
     if _LOADED.match(text):
         names |= _files(_SERVER.sub(" ", text)) | _worked_on(recent)
-        names |= set() if names or _LOCAL.search(text) else {_ANYTHING}
     elif _MOVED.match(text):
         names |= _files(text) | _of_hadoop(text)
     elif (found := _NOT_WRITTEN.match(text)) and "/" not in (path := found["path"])[:1]:
         names |= _files(path)
     elif found:
         names.add(f"path {path}")  # another file of that name is another file
-    if _NOT_THERE.match(text):
-        names.add(_HERE)
-    if _STOPS.match(text) or _UNPACKS.match(text) or (_MOVED.match(text) and _NO_STORAGE.search(text)):
-        names.add(_ANYTHING)
-    return names
+    return names | unnamed.brings(text, named=bool(names))
 
 
 def _of_hadoop(text: str) -> set[str]:
@@ -177,14 +153,10 @@ def _lacked(message: str) -> set[str]:
     names = {_CR} if _RETURN.search(message) else set()
     for found in _LACKS_PACKAGE.finditer(message):
         names.add(_package(next(filter(None, found.groups()))))
-        names |= {_HERE} if found["module"] else set()
     if _LACKS_FILE.search(message):
         names |= _files(message, lacked=True)
-        if (cd := _NOT_THERE.match(message)) and cd["directory"]:
+        if cd := _NOT_THERE.match(message):
             names |= {f"repository {part}" for part in cd["directory"].split("/")}
-    if precedence.lacks_input(message):
-        absolute = any(path.startswith("/") for path in _paths(message))
-        names |= {_ANYTHING} | (set() if absolute and not _OPENED.search(message) else {_HERE})
     if client := _CLIENT.match(message):
         names.add(f"client {client['module']}")
     if _UNREACHED.search(message):
@@ -201,6 +173,9 @@ class Complaints:
         self._held: deque[tuple[JobFinding, set[str]]] = deque(maxlen=_KEPT)
         self._closed: deque[int] = deque(maxlen=_KEPT)
         """Lines of those that are findings already; what follows from them adds nothing."""
+
+        self._explained: tuple[int, JobFinding] | None = None
+        """The last line that one of them explained, and that one."""
 
     def add(self, found: JobFinding) -> None:
         """Remember `found` if its command should have brought something."""
@@ -220,44 +195,51 @@ class Complaints:
             self._closed.append(reason.line)
         return replace(reason, role=LineRole.ROOT)
 
-    def known_reason(self, found: JobFinding) -> int | None:
-        """Line of the complaint that explains `found` and is a finding already; None without one."""
+    def died(self, found: JobFinding) -> None:
+        """Remember the death of a command: what it should have written may be missing."""
+        if what := unnamed.of_death(found):
+            self._held.append((found, what))
+            self._closed.append(found.line)
+
+    def line_of_reason(self, found: JobFinding) -> int | None:
+        """Line of the complaint that explains `found`; None without one."""
         reason = self._explaining(found)
-        return reason.line if reason is not None and reason.line in self._closed else None
+        return None if reason is None else reason.line
 
     def cause_of(self, found: JobFinding) -> JobFinding | None:
-        """The complaint that explains `found`; None if that is a finding already, `found` itself without one."""
-        reason = self._explaining(found)
+        """The complaint that explains `found`; None if that is a finding already, `found` itself without one.
+
+        What stands right below a line that one explains is mostly the rest of the same command's message.
+        """
+        reason, above = self._explaining(found), self._explained
+        if reason is None and above is not None and 0 < found.line - above[0] <= _REST_LINES:
+            reason = above[1]
+        self._explained = None if reason is None else (found.line, reason)
+        if reason is not None:
+            self.add(found)  # by its own names it may explain a later one better
         return found if reason is None else None if reason.line in self._closed else reason
 
     def _explaining(self, found: JobFinding) -> JobFinding | None:
         """The first complaint whose command did not bring what `found` lacks; None if the program worked between the two."""
         if not self._held or found.detail.get("handled"):
             return None
-        lacked = _lacked(locales.english(found.message))
+        message = locales.english(found.message)
+        lacked, what = _lacked(message), unnamed.lacks(found, message)
+        near = unnamed.beside_from(self._recent, found.line) if what else found.line
         for earlier, names in self._held:
-            common = lacked & names
-            if common and 0 < found.line - earlier.line <= _LINES:
-                if common <= {_ANYTHING, _HERE}:
-                    if not self._is_beside(earlier.line, found.line):
-                        continue
+            if not 0 < found.line - earlier.line <= _LINES:
+                continue
+            if common := lacked & names:
                 # A program that worked in between may have removed the file, or should have written it.
-                elif all(name.startswith(("path ", "file ")) for name in common) and any(
-                    map(progress.is_progress, islice(reversed(self._recent), found.line - earlier.line))
-                ):
+                of_file = all(name.startswith(("path ", "file ")) for name in common)
+                between = islice(reversed(self._recent), found.line - earlier.line) if of_file else ()
+                if any(map(progress.is_progress, between)):
                     return None
-                # What `found` did not bring is lacking because of `earlier`, too.
-                names |= _brought(locales.english(found.message), self._recent)
+                names |= _brought(message, self._recent)  # missing because of `earlier`, too
+                return earlier
+            if earlier.line >= near and what & names:
                 return earlier
         return None
-
-    def _is_beside(self, earlier: int, line: int) -> bool:
-        """Whether hardly anything but complaints, their frames and traced commands stands between the two lines."""
-        if line - earlier > _BESIDE_LINES:
-            return False
-        between = [text for text in islice(reversed(self._recent), line - earlier - 1) if text.strip()]
-        others = [t for t in between if not (lines_behind.is_silent(t) or error_line.is_error(t))]
-        return len(others) <= _OTHERS and not any(map(progress.is_progress, others))
 
 
 def service_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:

@@ -106,8 +106,7 @@ class TrailingErrors:
         """True once a process was killed or crashed: later commands miss the files that it did not write."""
         self._weak: JobFinding | None = None
         """First complaint of the tools around the program; the reason only if the job's own programs report none."""
-        self._weak_until = 0
-        self._weak_behind = self._weak_steps = 0
+        self._weak_until = self._weak_behind = self._weak_steps = 0
         self._weak_progress = self._progress
 
     def following(self, line: int) -> bool:
@@ -284,8 +283,9 @@ class TrailingErrors:
         return weak
 
     def with_reason(self, found: JobFinding) -> JobFinding:
-        """`found`, with the line of the finding whose command did not bring what it lacks."""
-        known = self._complaints.known_reason(found) if found.role is LineRole.ROOT else None
+        """`found`, with the line of the complaint whose command did not bring what it lacks."""
+        self._complaints.died(found)
+        known = self._complaints.line_of_reason(found) if found.role is LineRole.ROOT else None
         return found if known is None else replace(found, detail={**found.detail, "follows": known})
 
     def _linked(self, found: JobFinding) -> JobFinding | None:

@@ -1,0 +1,132 @@
+"""What follows from an earlier failure whose line does not name it: right below a command that failed, another one lacks a file or data.
+
+Such a link is weaker than a common name. Hardly anything but complaints may stand between the two lines, the missing file is one of the
+script's own directory (a command that died may have had to write it elsewhere), and nothing but its absence is its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Reversible
+from functools import lru_cache
+from itertools import islice
+
+from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
+
+_FILE, _ELSEWHERE, _SCRIPT, _MODULE, _DATA = (
+    "a file here",
+    "a file elsewhere",
+    "the script",
+    "a module here",
+    "data",
+)
+_LINES, _OTHERS = 40, 3
+_KINDS = frozenset({"program_error", "python_exception", "import_error", "command_not_found"})
+_NO_FILE = re.compile(
+    r"no such file|does ?n[o']t exist|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b",
+    re.IGNORECASE,
+)
+_NO_DATA = re.compile(
+    r"no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format",
+    re.IGNORECASE,
+)
+_OTHER_REASON = re.compile(
+    r"Input/output error|[Ss]tale (?:NFS )?file|Transport endpoint|Read-only file system|No space left|quota exceeded|Permission denied|Too many open|shared object file|[\s'\"`:=(](?:/dev|/proc|/sys|/etc|/usr|/opt)/|\bcontainer\b"
+)
+"""Why a file could not be opened although it may exist; parts of the node, which no command of a job brings."""
+_OPENED = re.compile(r"can't open file ['\"]/")
+"""Python names the script that it does not find with the directory in which it is."""
+_ABSOLUTE = re.compile(r"(?:^|[\s'\"‘`:=(])/\w")
+_OF_SHELL = re.compile(r"^\S{1,300}: (?:line )?\d{1,6}: ")
+_NO_MODULE = re.compile(r"No module named ['\"]?\w{1,80}(?![\w.])")
+_CD = re.compile(r"(?:\S{1,300}: (?:line )?\d{1,6}: )?cd: \S|.{0,60}couldn't chdir to ")
+"""The script, or its step, is not in the directory in which it should be."""
+_AT = r"(?:/\S{0,80}/)?"
+_DOWNLOAD = re.compile(
+    rf"{_AT}(?:wget|curl|scp|rsync|aws|gsutil|gdown): |fatal error: An error occurred \(|download failed: "
+)
+_ASIDE = re.compile(
+    r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0)\b|hooks?\.|\bhooks?\b|ntfy|slack|discord|telegram|metric|telemetry|gateway|grafana|prometheus|influx|\.local\b",
+    re.IGNORECASE,
+)
+"""Servers to which a job reports, or that it started itself; they bring no input."""
+_CLONE = re.compile(
+    r"fatal: (?:unable to access|could not read|repository ['‘]|clone of |early EOF|the remote end|protocol error|Remote branch|unable to (?:connect|look up))"
+)
+_UNPACK = re.compile(rf"{_AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): ")
+_NO_STORAGE = re.compile(
+    rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|touch|tee|dd): .{{0,600}}(?:Read-only file system|No space left on device|[Dd]isk quota exceeded|Input/output error|Stale file handle|Transport endpoint is not connected)"
+)
+_STOPS = re.compile(
+    r"(?!.{0,400}\b(?:using|instead|temporary|skip\w{0,4}|restart\w{0,3}|not configured|ignor\w{0,3})\b)(?:\W{0,4}(?:FATAL|Fatal)\b(?!:? (?:Could not|could not|[Cc]annot|[Uu]nable))|(?:ERROR|Error)\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b)"
+)
+"""A program reports why it stops by itself."""
+_MAKE = re.compile(
+    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[(?!.{0,200}\b(?:clean\w{0,10}|distclean|docs?|tests?|check|lint|help)\])"
+)
+_DIED = re.compile(
+    r"(?:.{0,300}: line \d{1,9}: {1,4}\d{1,10} |(?:srun|mpirun|mpiexec)\b)(?!.{0,600}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
+)
+"""The shell, or a launcher, reports the death of a command that is no helper by its name."""
+_REST = re.compile(
+    r"Calls: |In addition: |Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
+)
+"""Further lines of R's, Python's and Fortran's messages."""
+_BRINGS = (
+    (_CD, {_FILE, _SCRIPT, _MODULE}),
+    (_CLONE, {_FILE, _SCRIPT}),
+    (_UNPACK, {_FILE, _DATA}),
+    (_NO_STORAGE, {_FILE, _DATA}),
+    (_STOPS, {_FILE, _DATA}),
+    (_MAKE, {_FILE}),
+)
+
+
+def brings(text: str, *, named: bool) -> set[str]:
+    """What may be missing after the complaint `text`; `named`: it names what its command loads."""
+    found: set[str] = set()
+    for form, what in _BRINGS:
+        found |= what if form.match(text) else set()
+    if not named and _DOWNLOAD.match(text) and not _ASIDE.search(text):
+        found |= {_FILE, _DATA}
+    return found
+
+
+def of_death(found: JobFinding) -> set[str]:
+    """What may be missing after a command of the script died of a signal. An abort may be reported before the rank's own error."""
+    died = found.role is LineRole.EXIT and found.kind in grammar.SIGNAL_DEATH_KINDS
+    if not died or found.kind == "process_aborted" or not _DIED.match(locales.english(found.message)):
+        return set()
+    return {_FILE, _ELSEWHERE, _SCRIPT, _DATA}
+
+
+def lacks(found: JobFinding, message: str) -> set[str]:
+    """What the program that printed `message` lacks, as far as no other reason than its absence is known."""
+    if found.kind not in _KINDS or "user_program" not in found.domains or _OTHER_REASON.search(message):
+        return set()
+    if found.rank is not None or found.labelled:
+        return set()
+    what = {_DATA} if _NO_DATA.search(message) else set()
+    if _NO_FILE.search(message):
+        absolute = _SCRIPT if _OPENED.search(message) else _ELSEWHERE
+        what.add(absolute if _ABSOLUTE.search(_OF_SHELL.sub("", message)) else _FILE)
+    return what | ({_MODULE} if _NO_MODULE.search(message) else set())
+
+
+def beside_from(recent: Reversible[str], line: int) -> int:
+    """The first line from which on hardly anything but complaints, their frames and traced commands stands above `line`."""
+    others = 0
+    for above, text in enumerate(islice(reversed(recent), _LINES), 1):
+        if _is_other(text):
+            others += 1
+            # The line that begins the failure may itself be no complaint in form.
+            if others > _OTHERS + 1 or (others > 1 and progress.is_progress(text)):
+                return line - above + 1
+    return line - _LINES
+
+
+@lru_cache(maxsize=4 * _LINES)
+def _is_other(text: str) -> bool:
+    return not (lines_behind.is_silent(text) or _REST.match(text) or error_line.is_error(text))
