@@ -61,13 +61,11 @@ class CauseCandidates:
         self._entry: progress.Entry | None = None
         """Entry of a numbered list that holds the best candidate."""
         self._progress = progress.LogProgress()
-        self._chars = 0
-        self._late_steps = 0
+        self._chars = self._late_steps = 0
         self._exited = exited
         """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
-        self._script = progress.ScriptLines()
-        self._after_exit = progress.AfterExit()
+        self._script, self._after_exit = progress.ScriptLines(), progress.AfterExit()
 
     def _note(self, index: int, **more: Any) -> JobFinding:
         """Add to the detail of a held finding."""
@@ -98,7 +96,7 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = unreached.named(licences.named(gpu_hardware.named(finding)))
-        finding = teardown.after_work(finding, self.recent)
+        finding = teardown.on_purpose(teardown.after_work(finding, self.recent), self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -323,10 +321,10 @@ class CauseCandidates:
 
     def _not_survived(self, finding: JobFinding) -> None:
         """A bad exit or a sum of failures may follow a doubted failure at once: others went on, this one did not."""
-        if self._doubted is None or not unexplained_end.sums_up(finding):
-            return
-        index, self._doubted = self._doubted, None
-        if self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
+        index = unexplained_end.followed(finding, self.held)
+        if index is None and self._doubted is not None and unexplained_end.sums_up(finding):
+            index, self._doubted = (self._doubted if self._chars <= _BUFFERED_CHARS else None), None
+        if index is None or self.best is not None or self.settled:
             return
         doubted = self.held[index]
         if doubted.late or doubted.role is LineRole.REMOTE or doubted.detail.get("handled"):

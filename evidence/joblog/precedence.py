@@ -50,7 +50,7 @@ _RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|opening file|missing|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b"
-    r"|no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format",
+    r"|no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format|no best trial\b|\ball (?:\w{1,20} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
     re.IGNORECASE,
 )
 """Messages of a command that lacks its input, or finds it empty."""

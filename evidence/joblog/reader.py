@@ -30,8 +30,7 @@ _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
 """Findings held back until the cause is named; past this it is named from what was seen."""
-_MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES = 6, 256, 400
-_UNRAISED_LINES, _SAME_END_LINES = 3, 3
+_MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES, _UNRAISED_LINES, _SAME_END_LINES = 6, 256, 400, 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
 _DEBUG = re.compile(
@@ -240,7 +239,8 @@ class JobLogReader:
             self._candidates.add(reason)
         self._trailing.died(finding)
         ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
-        if ended or finding.role in (LineRole.EXIT, LineRole.REMOTE):
+        heads = self._context.head_line == finding.line and not self._trailing.line
+        if ended or (finding.role in (LineRole.EXIT, LineRole.REMOTE) and not heads):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         if self._candidates.is_open and (word := self._tail.reason_for(finding)):
             self._candidates.add(word)

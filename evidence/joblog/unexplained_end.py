@@ -219,6 +219,16 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
     return False
 
 
+def followed(finding: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of the complaint that explains what `finding` lacks, although the script went on in between; None without one.
+
+    If the command tried again, the last complaint in the same words counts.
+    """
+    line = finding.detail.get("follows")
+    first = next((f for f in held if f.line == line), None) if line is not None else None
+    return None if first is None else max(i for i, f in enumerate(held) if f.message == first.message)
+
+
 def sums_up(finding: JobFinding) -> bool:
     """Whether a launcher, a program or a harness reports a bad end, or how many of its units failed, without a reason."""
     if finding.kind in KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):

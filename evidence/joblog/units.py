@@ -58,7 +58,7 @@ _FAILED_UNIT = re.compile(
 _NUMBER = "0123456789-_"
 _NEAR_LINES = 2
 _GOES_ON = re.compile(
-    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
+    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!not )going on(?=$|[ .,;:!)])(?: without)?|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
     r"|\bmemory budget\. {1,2}Restarting|\bHTTP/\d(?:\.\d)?\" 4\d\d\b",
     re.IGNORECASE,
 )

@@ -39,7 +39,7 @@ _AT = r"(?:/\S{0,80}/)?"
 _LOADS = rf"{_AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
 _MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp|touch|tee|dd|truncate)"
 _LOADED = re.compile(
-    rf"{_LOADS}: |fatal: \S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: |fatal error: An error occurred \("
+    rf"(?:[\d.kMGTP:\s-]{{40,400}})?{_LOADS}: |fatal: (?!detected dubious|not a git|[Nn]o (?:names|tags|annotated)|ambiguous|bad revision|your current branch)\S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: |fatal error: An error occurred \("
 )
 """Complaints of commands that load files from elsewhere; their lines above tell which."""
 _MOVED = re.compile(rf"{_MOVES}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")

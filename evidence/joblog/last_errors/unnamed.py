@@ -25,11 +25,11 @@ _FILE, _ELSEWHERE, _SCRIPT, _MODULE, _DATA = (
 _LINES, _OTHERS = 40, 3
 _KINDS = frozenset({"program_error", "python_exception", "import_error", "command_not_found"})
 _NO_FILE = re.compile(
-    r"no such file|does ?n[o']t exist|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b",
+    r"no such file|does ?n[o']t exist|\b(?:data\w{0,8}|files?|director(?:y|ies)|folder|checkpoint|weights|inputs?|archive|mesh|grid|density) (?:\S{1,40} )?(?:was |were |is |are )?not found\b|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b",
     re.IGNORECASE,
 )
 _NO_DATA = re.compile(
-    r"no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format",
+    r"no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format|invalid load key, 'v'",
     re.IGNORECASE,
 )
 _OTHER_REASON = re.compile(
@@ -45,7 +45,7 @@ _CD = re.compile(r"(?:\S{1,300}: (?:line )?\d{1,6}: )?cd: \S|.{0,60}couldn't chd
 """The script, or its step, is not in the directory in which it should be."""
 _AT = r"(?:/\S{0,80}/)?"
 _DOWNLOAD = re.compile(
-    rf"{_AT}(?:wget|curl|scp|rsync|aws|gsutil|gdown): |fatal error: An error occurred \(|download failed: "
+    rf"(?:[\d.kMGTP:\s-]{{40,400}})?{_AT}(?:wget|curl|scp|rsync|aws|gsutil|gdown): |fatal error: An error occurred \(|download failed: "
 )
 _ASIDE = re.compile(
     r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0)\b|hooks?\.|\bhooks?\b|ntfy|slack|discord|telegram|metric|telemetry|gateway|grafana|prometheus|influx|\.local\b",
@@ -55,28 +55,32 @@ _ASIDE = re.compile(
 _CLONE = re.compile(
     r"fatal: (?:unable to access|could not read|repository ['‘]|clone of |early EOF|the remote end|protocol error|Remote branch|unable to (?:connect|look up))"
 )
+_LARGE_FILES = re.compile(r"(?:fatal|error): .{0,300}(?:smudge filter|git-lfs|info/lfs)|batch response: ")
+"""git's extension for large files, which leaves a pointer in a file's place."""
 _UNPACK = re.compile(rf"{_AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): ")
 _NO_STORAGE = re.compile(
     rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|touch|tee|dd): .{{0,600}}(?:Read-only file system|No space left on device|[Dd]isk quota exceeded|Input/output error|Stale file handle|Transport endpoint is not connected)"
 )
 _STOPS = re.compile(
-    r"(?!.{0,400}\b(?:using|instead|temporary|skip\w{0,4}|restart\w{0,3}|not configured|ignor\w{0,3})\b)(?:\W{0,4}(?:FATAL|Fatal)\b(?!:? (?:Could not|could not|[Cc]annot|[Uu]nable))|(?:ERROR|Error)\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b)"
+    r"(?!.{0,400}\b(?:using|instead|temporary|skip\w{0,4}|restart\w{0,3}|not configured|ignor\w{0,3})\b)(?:\W{0,4}fatal\b(?!:? (?:could not|cannot|unable|not a|no |detected|ambiguous|bad|your))|error\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b)",
+    re.IGNORECASE,
 )
 """A program reports why it stops by itself."""
 _MAKE = re.compile(
     r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[(?!.{0,200}\b(?:clean\w{0,10}|distclean|docs?|tests?|check|lint|help)\])"
 )
 _DIED = re.compile(
-    r"(?:.{0,300}: line \d{1,9}: {1,4}\d{1,10} |(?:srun|mpirun|mpiexec)\b)(?!.{0,600}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
+    r"(?:.{0,300}: line \d{1,9}: {1,4}\d{1,10} |(?:srun|mpirun|mpiexec)\b|forrtl: |Program received signal |Segmentation fault)(?!.{0,600}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
 )
-"""The shell, or a launcher, reports the death of a command that is no helper by its name."""
+"""The shell, a launcher or a runtime reports the death of a command that is no helper by its name."""
 _REST = re.compile(
-    r"Calls: |In addition: |Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
+    r"Calls: |In addition: |Image {4,}PC|\S{1,60}\s{2,}[\dA-F]{8,16}\s|Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
 )
 """Further lines of R's, Python's and Fortran's messages."""
 _BRINGS = (
     (_CD, {_FILE, _SCRIPT, _MODULE}),
     (_CLONE, {_FILE, _SCRIPT}),
+    (_LARGE_FILES, {_FILE, _DATA}),
     (_UNPACK, {_FILE, _DATA}),
     (_NO_STORAGE, {_FILE, _DATA}),
     (_STOPS, {_FILE, _DATA}),
