@@ -382,8 +382,8 @@ def test_a_pmi_descriptor_that_the_process_does_not_have_is_the_jobs_own_fault(
 
 
 @pytest.mark.parametrize("asked", ["cmd=abort exitcode=1", "cmd=finalize", "cmd=barrier_in", ""])
-def test_a_launcher_that_has_gone_at_a_programs_end_is_not_the_jobs_own_fault(asked: str) -> None:
-    lines = [f"write_line error; fd=12 buf=:{asked}", ":", "system msg for write_line failure : Bad file descriptor"]  # fmt: skip
+def test_a_launcher_that_has_gone_at_a_programs_end_is_not_the_jobs_own_fault(request: str) -> None:
+    lines = [f"write_line error; fd=12 buf=:{request}", ":", "system msg for write_line failure : Bad file descriptor"]  # fmt: skip
     assert _cause(*_WORK, *lines).domains == ("user_program", "system_software")
 
 
