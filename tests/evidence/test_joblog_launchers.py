@@ -381,9 +381,9 @@ def test_a_pmi_descriptor_that_the_process_does_not_have_is_the_jobs_own_fault(
     assert _cause(*_WORK, *lines).domains == domains
 
 
-@pytest.mark.parametrize("asked", ["cmd=abort exitcode=1", "cmd=finalize", "cmd=barrier_in", ""])
-def test_a_launcher_that_has_gone_at_a_programs_end_is_not_the_jobs_own_fault(request: str) -> None:
-    lines = [f"write_line error; fd=12 buf=:{request}", ":", "system msg for write_line failure : Bad file descriptor"]  # fmt: skip
+@pytest.mark.parametrize("command", ["cmd=abort exitcode=1", "cmd=finalize", "cmd=barrier_in", ""])
+def test_a_launcher_that_has_gone_at_a_programs_end_is_not_the_jobs_own_fault(command: str) -> None:
+    lines = [f"write_line error; fd=12 buf=:{command}", ":", "system msg for write_line failure : Bad file descriptor"]  # fmt: skip
     assert _cause(*_WORK, *lines).domains == ("user_program", "system_software")
 
 
