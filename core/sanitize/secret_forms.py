@@ -50,11 +50,13 @@ _PREFIXED = re.compile(
 """A prefix is looked at with no character taken: one without a key hides no key that begins behind it."""
 _S = r"\\?/"
 """A slash; some writers of JSON put a backslash in front of it."""
+_OF_HOST = rf"(?:(?::{_S}{_S}[^\s/\"'<>\\]{{1,255}}|\b(?:[Uu][Rr][Ll]:?|GET|POST|PUT) )(?:{_S}[\w.~%-]{{1,64}}){{0,6}}?|(?<![\w.~-]))"
+"""Before the path that a server gave a hook, as far as it may have one; folders may have the same names."""
 _HOOK = re.compile(
     rf"(?P<name>hooks\.slack(?:-gov)?\.com(?::\d{{1,5}})?{_S}(?:services|workflows|triggers){_S}(?:[TE]\w{{2,16}}{_S}\w{{1,24}}{_S})?"
     rf"|{_S}services{_S}T[A-Z0-9]{{7,12}}{_S}B[A-Z0-9]{{7,12}}{_S}(?=[A-Za-z0-9]{{20}})|{_S}workflows{_S}T[A-Z0-9]{{7,12}}{_S}A[A-Z0-9]{{7,12}}{_S}(?=\d{{9,24}}\\?/)|{_S}triggers{_S}[TE][A-Z0-9]{{7,12}}{_S}(?=\d{{9,24}}\\?/)"
     rf"|{_S}webhooks{_S}\d{{15,24}}{_S}|{_S}webhook(?:b2)?{_S}(?=[0-9a-f]{{8}}-)|{_S}open-apis{_S}bot{_S}v2{_S}hook{_S}|{_S}cgi-bin{_S}webhook{_S}send\?"
-    rf"|{_S}hooks{_S}catch{_S}\d{{1,12}}{_S}|{_S}hooks{_S}(?:[A-Za-z0-9]{{10,24}}{_S})?(?=[A-Za-z]{{0,20}}\d)(?=\d{{0,20}}[A-Za-z])(?=[A-Za-z0-9]{{20}})|{_S}with{_S}key{_S}"
+    rf"|{_S}hooks{_S}catch{_S}\d{{1,12}}{_S}|{_OF_HOST}{_S}(?:hooks{_S}(?:[A-Za-z0-9]{{10,24}}{_S})?(?=[A-Za-z]{{0,20}}\d)(?=\d{{0,20}}[A-Za-z])(?=[A-Za-z0-9]{{20}})|(?:trigger{_S}[\w-]{{1,64}}{_S}(?:json{_S})?)?with{_S}key{_S})"
     rf"|(?i:webhook(?:[\w.-]{{0,24}}ur[li]\w{{0,4}}[\"']?[ \t]{{0,4}}[:=]|[\w.-]{{0,24}}=|[\"']:)[ \t]{{0,4}}[\"']?https?):{_S}{_S}[^\s/\"'<>\\]{{1,255}}{_S})(?:[^\s\"'<>)\\]|\\/)+"
 )
 """Paths of services that take a message from whoever knows them: Slack, Discord, Teams, Feishu and Lark, WeCom, Mattermost, Rocket.Chat, Zapier, IFTTT; and of an address that is called a webhook's.

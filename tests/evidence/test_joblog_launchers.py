@@ -381,6 +381,12 @@ def test_a_pmi_descriptor_that_the_process_does_not_have_is_the_jobs_own_fault(
     assert _cause(*_WORK, *lines).domains == domains
 
 
+@pytest.mark.parametrize("command", ["cmd=abort exitcode=1", "cmd=finalize", "cmd=barrier_in", ""])
+def test_a_launcher_that_has_gone_at_a_programs_end_is_not_the_jobs_own_fault(command: str) -> None:
+    lines = [f"write_line error; fd=12 buf=:{command}", ":", "system msg for write_line failure : Bad file descriptor"]  # fmt: skip
+    assert _cause(*_WORK, *lines).domains == ("user_program", "system_software")
+
+
 def test_open_mpi_without_a_way_between_two_processes_is_named_where_its_message_is_cut() -> None:
     lines = [_RULE, "At least one pair of MPI processes are unable to reach each other for", "MPI communic"]
     assert _cause(*_WORK, *lines).line == len(_WORK) + 2

@@ -222,6 +222,10 @@ FOLLOWS = {
     "a lack": ["ERROR: bad magic number in the index", "rebuilding it", "FATAL: cannot open shard table"],
     "at once": ["ERROR: bad magic number in the index", LAST_WORD],
     "its context": ["ERROR: mesh has 0 cells", "mesh.dat, part 3", LAST_WORD],
+    "a lost answer": ["ERROR: bad magic number in the index", "rebuilding it", "FATAL: trainers timed out waiting together"],
+    "broken numbers": ["ERROR: bad magic number in the index", "rebuilding it", "CRITICAL: energy became nan after some steps"],
+    "a port": ["ERROR: adapter mlx5_2 reports its port as down", "disabling it", LAST_WORD],
+    "a file system": ["ERROR: bad block on the Lustre target", "going on without it", LAST_WORD],
     "a lower level": ["ERROR: bad magic number in the index", "rebuilding it", LAST_WORD.replace("FATAL", "ERROR")],
 }  # fmt: skip
 

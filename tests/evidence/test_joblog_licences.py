@@ -60,6 +60,7 @@ def test_an_exception_about_a_licence_server_is_not_the_programs_alone() -> None
         "ERROR: Licensed to Lab Seven. Failed to read the mesh",
         "ERROR: the license agreement was not found in the package",
         "ERROR: access to a gated model denied: accept the license first",
+        "ERROR: accept the license first; your token has expired",
         "ERROR: package flow has an invalid license expression: license field not valid",
         "ERROR: could not find LICENSE file in the package: license not available",
         "RuntimeError: the terms of the license have not been accepted, error",
@@ -81,6 +82,12 @@ def test_terms_of_a_licence_are_none_that_a_program_checks_out(line: str) -> Non
         "ERROR: cannot find license file /opt/solve/license.dat",
         "ERROR: Licensed to Lab Seven: license checkout failed",
         "ERROR: not licensed to run here: license has expired",
+        "ERROR: Cannot find LICENSE file /opt/solve/site.lic",
+        "ERROR: This solver is licensed to Lab Seven only, license has expired",
+        "ERROR: license has expired, please see the license terms at our site",
+        "ERROR: license not found; a copy of the license must be in LICENSE.txt",
+        "ERROR: no valid license for this host; licensed under contract of Lab Seven, error",
+        "ERROR: licensed to Lab Seven: license is already in use",
     ],
 )
 def test_a_licence_that_was_refused_stays_one_beside_its_terms(line: str) -> None:

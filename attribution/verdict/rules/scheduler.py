@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -14,7 +15,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import gpu_lost
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import digits, records, vocabulary
 
 _REFUSAL = timedelta(seconds=120)
 _ANSWERED_LATE = timedelta(seconds=30)
@@ -31,10 +32,15 @@ _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
 """Weight of a TIMEOUT well within the recorded limit: likely at most."""
-_ENDS_OF_A_STEP = frozenset({9, 15})
+_KILL, _TERM = 9, 15
+_ENDS_OF_A_STEP = frozenset({_KILL, _TERM})
 """Slurm ends a step at its limit by SIGTERM, then SIGKILL."""
 _BY_OTHER_CODE = 0.7
 """Weight of a step's limit where the script ended with another code: a program may handle SIGTERM, or a later command failed."""
+_OF_STEPS = re.compile(r"\s*(?:srun|slurmstepd[\w.-]{0,64}): ")
+"""Slurm's own lines about a step's tasks: after its limit they report SIGTERM and SIGKILL."""
+_ENDED_BY_SHELL = re.compile(r": line \d{1,7}: +\d{1,10} (?:Killed|Terminated)\b(?!.{0,40}\bsrun\b)")
+"""The shell's line about another command of the script that a signal ended."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Roles of findings that report a failure; Slurm's lines about a cancellation do not."""
 
@@ -202,12 +208,16 @@ def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     ended = {view.signal, code, code - vocabulary.BY_SIGNAL} & _ENDS_OF_A_STEP
     if first is None or not step or not (ended or code):
         return
-    errors = (f.signature.role in _EXPLAINING for f in (*view.findings, *view.further_errors))
-    if not ended and any(errors):
-        return  # the script went on, and a later command failed
+    errors = [f for f in (*view.findings, *view.further_errors) if f.signature.role in _EXPLAINING]
+    if _killed_later(view, first, killed=_KILL in ended) if ended else errors:
+        return  # the script went on, and a later command failed or was killed
+    beside = any(not _OF_STEPS.match(f.event.message) for f in errors)
+    sure = _BY_OTHER_CODE if beside or not ended else _OTHER_LIMIT
+    hung = any(f.signature.onset for f in view.findings) or view.left_waiting
     yield claims.Claim(
         cause="time_limit",
-        weight=_OTHER_LIMIT if ended else _BY_OTHER_CODE,
+        # The limit may have ended a step that a fault had stopped, and nothing dates that to before it.
+        weight=min(0.6 if hung else sure, _beside_lost_gpu(view), _beside_a_stall(view)),
         at=view.end_at,
         rule="scheduler",
         evidence=(first,),
@@ -216,6 +226,18 @@ def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         next_step="Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. More time for the job would not help",
         explains=frozenset({"user_error", "rank_killed"}),
     )
+
+
+def _killed_later(view: evidence_view.EvidenceView, limit: records.HealthEvent, *, killed: bool) -> bool:
+    """Whether a process was ended by a signal after the step, by the log's lines, or the kernel sent SIGKILL for memory (`killed`: the job ended by it)."""
+    last = digits.index(limit.detail.get("line")) or 0
+    later = [
+        f.event
+        for f in (*view.findings, *view.further_errors)
+        if (digits.index(f.event.detail.get("line")) or 0) > last
+    ]
+    memory = bool(view.of("oom_host")) or any(findings.find(e) is findings.named("slurm_oom") for e in later)
+    return (killed and memory) or any(_ENDED_BY_SHELL.search(e.message) for e in later)
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

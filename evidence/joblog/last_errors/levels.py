@@ -53,10 +53,17 @@ _LAST = re.compile(
 )
 """The level with which a program ends, behind the time and its own name."""
 _SUMS_UP = re.compile(
-    r"\b(?:fail\w{0,4}|abort\w{0,3}|errors?|exceptions?|exit\w{0,3}|terminat\w{1,4}|stopp?\w{0,4}|giv\w{2,3} up|(?:unable to|could not|cannot|can't) (?:continue|proceed|go on|open|read|find|load|access|connect|start|create|write|locate|initiali[sz]e)|previous|above|no such|not found|missing|do(?:es)? not exist|not (?:reached|available|complete\w?))\b",
+    r"\b(?:fail\w{0,4}|abort\w{0,3}|errors?|exceptions?|exit\w{0,3}|terminat\w{1,4}|stopp?\w{0,4}|giv\w{2,3} up|(?:unable to|could not|cannot|can't) (?:continue|proceed|go on|open|read|find|load|access|connect|start|create|write|locate|initiali[sz]e)|previous|above|no such|not found|missing|do(?:es)? not exist|not (?:reached|available|complete\w?)"
+    r"|tim(?:ed|ing) ?out|time-?outs?|lost|losing|loss of|unreachable|disconnect\w{0,3}|unresponsive|no (?:\w{1,20} )?(?:response|answer|reply|heartbeat)|not (?:respond\w{0,3}|answer\w{0,3})|diverg\w{1,5}|nan|inf|infinit\w{1,3}|non-?finite|hangs?|hung|stall\w{0,3}|deadlock\w{0,3}|unstable|blow(?:n|ing|s)? up|blew up|dead|died|gone)\b",
     re.IGNORECASE,
 )
-"""Words of an end without its reason, and of a lack, which may be the consequence of an earlier error."""
+"""Words of an end without its reason, of a lack, and of a lost peer or broken numbers: what may be the consequence of an earlier error."""
+_OF_MACHINE = re.compile(
+    r"(?-i:\b(?:mlx\d|hfi1|OST|MDS|MDT|ECC|HCA|NICs?|IB|RDMA|Xid))|\b(?:links?|infiniband|fabric|nvlink|gpus?|hardware|disks?|lustre|gpfs|beegfs|mount(?: ?point)?|file ?systems?|input/output|i/o)\b"
+    r"|\bports? (?:\d{1,3} )?(?:is |are |went |was )?(?:down|inactive|flapp\w{1,4}|error)|\berrno (?:5|30|107|108|110|116)\b|stale file|transport endpoint",
+    re.IGNORECASE,
+)
+"""Parts of a node, its network and its file systems: work that goes on without one may end for it, whatever the last word calls it."""
 _WORD = re.compile(r"[a-z]{4,40}")
 _LEAST_WORDS = 3
 _GOES_ON = re.compile(
@@ -71,7 +78,9 @@ def ends_another(word: JobFinding, held: JobFinding, recent: Reversible[str]) ->
     `recent`: the lines read last. The program says so between the two, or the error is of something that runs beside the work.
     """
     found = _LAST.match(word.message)
-    if found is None or _LAST.match(held.message) or _SUMS_UP.search(word.message, found.end()):
+    if found is None or _LAST.match(held.message) or _OF_MACHINE.search(held.message):
+        return False
+    if _SUMS_UP.search(word.message, found.end()):
         return False
     words = _WORD.findall(word.message[found.end() :].lower())
     if len(words) < _LEAST_WORDS or set(words) & set(_WORD.findall(held.message.lower())):

@@ -19,7 +19,7 @@ _OF_LICENCE = re.compile(
 )
 """A complaint about a licence."""
 _TERMS = re.compile(
-    r"(?!.*\b(?:check ?out|checking out|(?:licen[cs]e|token) (?:servers?|managers?|daemon)|FlexNet|FLEXlm|RLM|feature)\b)"
+    r"(?!.*\b(?:check ?out|checking out|(?:licen[cs]e|token) (?:servers?|managers?|daemon)|FlexNet|FLEXlm|RLM|feature|\w{1,80}\.(?:lic|dat)|no valid licen[cs]e|licen[cs]es? (?:(?:key|file|was|were|is|are|has|been|not|could) ){0,4}(?:expired|found|denied|(?:already )?in use))\b)"
     r"(?:.*\blicen[cs](?:e|es|ing) (?:agreements?|terms|conditions|texts?|headers?|expressions?|identifiers?|fields?|metadata|classifiers?|notices?)\b"
     r"|.*\b(?:terms|text|copy|conditions) of (?:the|this|its) (?:\w{1,20} ){0,3}licen[cs]e\b|.*\blicensed (?:to(?: the)? (?-i:[A-Z])|under\b)|.*\b(?:Public|Apache|MIT|BSD|Mozilla|Commons|ISC|open[ -]source|[ae]nd[ -]user|EULA) Licen[cs]e\b"
     r"|.*\b(?:accept\w{0,3}|agree\w{0,3}(?: to)?) (?:[\w']{1,20} ){0,4}licen[cs]es?\b|.*\blicen[cs]es? (?:\w{1,20} ){0,4}(?:accepted|agreed)\b|.*\b(?-i:LICEN[CS]E(?: file\b|\.(?:txt|md|rst)\b)))",

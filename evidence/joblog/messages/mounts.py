@@ -8,16 +8,20 @@ from dataclasses import replace
 from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, JobFinding
 
 _READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\berrno = 30\b", re.IGNORECASE)
-_AT = r"(?:^|[\s'\"‘`:=(\[])/(?:mnt/|media/|net/|cluster/|data/)?"
-_ENDS = r"(?![\w-])(?!\S{0,300}(?:rootfs|squash|overlay|image|container|fuse|sif\b|/mnt\b|/mount))"
-"""What jobs mount themselves lies in their own folders."""
+_ROOT = r"(?:^|[\s'\"‘`:=(\[])/"
+_AT = rf"{_ROOT}(?:mnt/|media/|net/|cluster/|data/)?"
+_ENDS = r"(?![\w-])(?!\S{0,300}(?<![A-Za-z0-9])(?:rootfs|squashfs|sqfs|overlay(?:fs)?|fuse|mnt|mount(?:s|point)?|sif|sqsh)(?![A-Za-z0-9]))"
+"""What jobs mount themselves lies in their own folders, under such a name."""
 _OF_SERVERS = r"(?:lustre|gpfs|beegfs|ceph|weka|vast|fsx|panfs)\w{0,20}"
 _PARALLEL = re.compile(_AT + _OF_SERVERS + _ENDS)
 """A path on a parallel file system, which no job mounts."""
+_SOFTWARE = r"(?!/(?:apps?|software|sw|opt|easybuild|spack|modules?)(?![\w-]))"
+"""A tree of the site's programs is often mounted read-only."""
 _FOR_OUTPUT = re.compile(
-    rf"{_AT}(?:(?:[a-z]{{0,10}}scratch|{_OF_SERVERS}|nvme|ssd|raid)\w{{0,20}}|(?:node-?)?local(?:_?(?:disk|data|ssd|nvme)\w{{0,4}})?|(?:var/)?tmp|dev/shm){_ENDS}"
+    rf"(?:{_AT}(?:[a-z]{{0,10}}scratch|{_OF_SERVERS}|nvme|ssd|raid)\w{{0,20}}"
+    rf"|{_ROOT}(?:(?:node-?)?local(?:_?(?:disk|data|ssd|nvme)\w{{0,4}})?(?!\S{{0,300}}\.pyc)|(?:var/)?tmp|dev/shm)){_SOFTWARE}{_ENDS}"
 )
-"""A path on a file system that sites mount, or nodes have, for jobs to write to: if it is read-only, an error made it so."""
+"""A path on a file system that sites mount, or nodes have, for jobs to write to: if it is read-only, an error made it so. A job may mount its own folder at /mnt/local or /data/tmp."""
 _NOT_CONNECTED = re.compile(r"Transport endpoint is not connected|\[Errno 107\]|\berrno = 107\b")
 _MEANINGS = (
     (

@@ -94,6 +94,10 @@ _NOT_STARTED = re.compile(
     re.IGNORECASE,
 )
 """The launcher refused, or the processes could not reach it: slots, bindings, executables, PMI."""
+_SENT_AT_START = re.compile(
+    r"write_line error; fd=-?\d{1,8} buf=:?cmd=(?:(?:full)?init(?:ack)?|get_\w{1,40})\b"
+)
+"""What a process asks its launcher while it starts; an `abort` or `finalize` comes at its end."""
 _NO_EXECUTABLE = re.compile(
     r"(?:find|launch) the specified|could not access\b|execvp error on file .{1,300}\((?:No such file|Permission denied|Exec format)|via the \"execve\""
 )
@@ -292,7 +296,7 @@ def _not_started(found: re.Match[str], record: Record, context: JoblogContext) -
         return rules.NEXT
     if missing := _missing_component(record, context):
         return missing
-    if found[0].startswith("write_line"):
+    if _SENT_AT_START.match(record.text, found.start()):
         context.mpi_start_line = record.line
     # The runtime logs errors of lower layers, which it often survives.
     detail = {"launcher": "mpi"} | ({"weak": True} if found["runtime"] else {})

@@ -151,6 +151,27 @@ def test_an_error_whose_words_show_what_to_do_gets_that_advice_and_is_quoted(mak
     assert message in v.next_step
 
 
+@pytest.mark.parametrize("over", [{"exit_code": 141}, {"exit_code": 0, "exit_signal": 13}, {"exit_code": 13}])
+def test_only_a_scripts_own_sigpipe_is_that_of_its_pipe(make, over):
+    """A task or a rank wrote into what another process held."""
+    attempt = make.attempt(**over)
+    tasks = make.finding(
+        "task_exit", message="srun: error: n1: tasks 4-5: Broken pipe", detail={"role": "exit"}
+    )
+    rank = make.finding("nccl_remote_error", message="[rank5]: NCCL error: remote process exited", detail={"role": "remote"})  # fmt: skip
+    for found in tasks, rank:
+        step = make.judge(found, attempt=attempt).next_step
+        assert "nothing went wrong" not in step
+        assert "ook at what the program wrote into" in step
+    assert "nothing went wrong" in make.judge(attempt=attempt).next_step
+
+
+def test_a_bus_error_of_another_worker_is_no_lack_of_shared_memory(make):
+    """A mapped file on a full or broken disk ends a process in the same way."""
+    found = make.finding("program_error", message="RuntimeError: worker 7 killed by signal: Bus error", detail={"role": "root", "first_cause": True})  # fmt: skip
+    assert "/dev/shm" not in make.judge(found).next_step
+
+
 def test_a_job_without_gpus_is_advised_to_ask_for_some(make):
     line = "RuntimeError: No CUDA GPUs are available"
     found = make.finding("cuda_unavailable", message=line, detail={"role": "root", "first_cause": True})

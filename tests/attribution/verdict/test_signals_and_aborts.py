@@ -124,3 +124,32 @@ def test_memory_sends_no_sigterm(make):
     v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=15))
     assert v.next_step.startswith("Find out who sent it: a person (kill, `scancel -s TERM`)")
     assert "Memory" in make.judge(attempt=make.attempt(exit_code=0, exit_signal=9)).next_step
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "code", "cause"),
+    [
+        ("oom_kill_suspected", "./run.sh: line 7: 90 Killed ./merge", 137, "rank_killed"),
+        ("process_terminated", "./run.sh: line 7: 90 Terminated ./merge", 143, "rank_killed"),
+        ("slurm_oom", "slurmstepd: error: Detected 1 oom_kill event in StepId=4242.1.", 137, "oom_host"),
+        ("oom_kill_suspected", "srun: error: n1: task 0: Killed", 137, "time_limit"),
+        ("oom_kill_suspected", "./run.sh: line 7: 90 Killed srun ./train", 137, "time_limit"),
+    ],
+)
+def test_a_steps_limit_explains_no_later_kill(make, kind, message, code, cause):
+    """The script outlived the step; Slurm's own end of the step's tasks is none."""
+    detail = {"role": "end", "first_cause": True, "line": 3}
+    limit = make.finding("slurm_timeout", message=STEP_LIMIT, detail=detail)
+    killed = make.finding(kind, message=message, detail={"role": "root", "line": 6})
+    assert make.judge(limit, killed, attempt=make.attempt(exit_code=code)).cause == cause
+
+
+def test_a_steps_limit_takes_nothing_from_a_fault(make):
+    """A lost GPU and a kill for memory explain the end; a lost peer shows that it may have hung."""
+    detail = {"role": "end", "first_cause": True, "line": 3}
+    limit = make.finding("slurm_timeout", message=STEP_LIMIT, detail=detail)
+    lost = make.judge(limit, make.xid(79), attempt=make.attempt(exit_code=143))
+    assert (lost.cause, lost.confidence) == ("gpu_lost", C.CERTAIN)
+    peer = make.finding("nccl_remote_error", message="[rank3]: NCCL error: remote process exited", detail={"role": "remote", "line": 2})  # fmt: skip
+    v = make.judge(limit, peer, attempt=make.attempt(exit_code=143))
+    assert (v.cause, v.confidence) == ("time_limit", C.POSSIBLE)
