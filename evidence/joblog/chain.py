@@ -248,6 +248,8 @@ class ExceptionChain:
         thread = _THREAD.search(now.above) is not None or _of_feeder(now)
         if thread:
             found = replace(found, detail={**found.detail, "thread": True})
+        if now.of_child:
+            found = replace(found, detail={**found.detail, "child": True})
         if (thread or now.of_child) and len(self._ended_other) < _MAX_KEPT:
             self._ended_other |= dict.fromkeys((now.began, found.line), now.of_child)
         elif (

@@ -12,7 +12,7 @@ from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _MAX_CHARS = 600
-_LOSSES = frozenset(
+LOSSES = frozenset(
     {"nccl_system_error", "nccl_remote_error", "peer_lost", "python_consequence", "store_lost"}
 )
 """How processes lose each other, also when one after the other ends as it should."""
@@ -53,7 +53,7 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 
     A thread's loss needs no report if the last progress is complete.
     """
-    if finding.kind not in _LOSSES:
+    if finding.kind not in LOSSES:
         return finding
     if _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})

@@ -260,6 +260,11 @@ def test_nobody_caught_what_ended_a_child_process_or_a_thread(child: list[str]) 
         "TypeError: 'NoneType' object is not iterable",
     ):
         assert cause(*child, *traceback(lost, MAIN)) == ODD, lost
+    for broken in (
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "OSError: [Errno 5] Input/output error",
+    ):
+        assert cause(*child, *traceback(broken, MAIN)) == broken
     own = traceback("KeyError: 'depth'", MAIN)
     assert cause(*child, "waiting for results", *own) == own[-1], "the main program goes on without it"
     uncaught = "Process Process-2:", *traceback("RuntimeError: no labels", FORKED, WORK)
