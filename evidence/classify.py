@@ -16,7 +16,9 @@ from probing_cluster.evidence.kernel.grammar import KernelFinding
 LogKind = Literal["kernel", "joblog"]
 _LOOK_AT_LINES = 400
 _FENCE = "```"
-"""Opens and closes a quotation on a page; a kernel log has none."""
+"""Opens and closes a quotation on a page, or a log that was pasted into it; a kernel log has none."""
+_LEAST_PASTED = 2
+"""So many lines of a kernel log between fences are one; a page quotes a single line."""
 _LOOK_AT_BYTES = 2000
 _SURE_FRAC = 0.5
 """Of a kernel log at least so many lines have its form."""
@@ -116,17 +118,25 @@ def _margin(batch: list[bytes]) -> bytes:
     return margin if n_others > 0 and all(line.startswith(margin) for line in batch if line.strip()) else b""
 
 
+def _is_quotation(lines: list[bytes], margin: bytes) -> bool:
+    """Whether a fence, which `lines` stand below, quotes; one that does not close is a mark of something else."""
+    fence = margin + _FENCE.encode()
+    block = list(itertools.takewhile(lambda line: not line.startswith(fence), lines[:_LOOK_AT_LINES]))
+    n_kernel = sum(_KERNEL_LINE.search(line[:_LOOK_AT_BYTES]) is not None for line in block)
+    return len(block) < min(len(lines), _LOOK_AT_LINES) and n_kernel < _LEAST_PASTED
+
+
 def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
     reader, sieve = kernel.KernelReader(), blocks.TriggerSieve((*kernel.TRIGGERS, _FENCE))
-    start, margin, fences, copied = 1, None, 0, False
+    start, margin, is_open, quoted, copied = 1, None, False, False, False
     for batch in batches:
         margin = _margin(batch) if margin is None else margin
         done = start
         for index in sieve.hits(batch):
             line, text = start + index, batch[index].removeprefix(margin).decode("utf-8", "replace")
             if text.startswith(_FENCE):
-                copied, fences = copied or line == 1, fences + 1
-            quoted = fences % 2 == 1 and not (copied and fences == 1)
+                copied, is_open = copied or line == 1, not is_open or text.strip() != _FENCE
+                quoted = is_open and not copied and _is_quotation(batch[index + 1 :], margin)
             found = None if quoted else reader.read_line(text)
             if found is None:
                 continue

@@ -113,6 +113,12 @@ _FEEDER = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
 _CHILD = re.compile(r"/(?:multiprocess(?:ing)?|billiard)/(?:process|spawn|forkserver)\.py$")
 _CHILD_BEGINS = frozenset({"_bootstrap", "spawn_main", "_serve_one", "main"})
 """In these files, the functions in which a child process of Python begins; what goes through them was caught by nobody."""
+_OF_LOST_CHILD = re.compile(
+    r"(?:[\w.]{1,200}\.)?(?:Empty|Full|EOFError|Broken\w{1,40}|Connection\w{0,40}|TimeoutError|CancelledError|RemoteError|CalledProcessError|Process\w{1,40}Exception|StopIteration|IndexError|ZeroDivisionError)\b"
+    r"|.{0,400}\b(?:child|(?:sub)?process|worker|thread|executor|pool|peer|actor|rank|queue|pipe|barrier|future|result)(?:s|es)?\b|.{0,400}\b(?:NoneType|empty|at least one)\b",
+    re.IGNORECASE,
+)
+"""How a process fails that waits for another one, or works with what that did not return."""
 _IN_INITIALIZER = re.compile(r"\bException in initializer:$")
 
 
@@ -174,6 +180,8 @@ class ExceptionChain:
         """The first frame outside the libraries of the exception in a line."""
         self._ended_other: dict[int, bool] = {}
         """Lines of the exceptions that ended a thread or a child process, with those that they were chained to: True for a child's."""
+        self._of_lost_child: set[int] = set()
+        """Lines of the exceptions that such an end may cause."""
 
     def link(self, record: Record) -> None:
         """A line that `is_link`."""
@@ -240,8 +248,14 @@ class ExceptionChain:
         thread = _THREAD.search(now.above) is not None or _of_feeder(now)
         if thread:
             found = replace(found, detail={**found.detail, "thread": True})
+        if now.of_child:
+            found = replace(found, detail={**found.detail, "child": True})
         if (thread or now.of_child) and len(self._ended_other) < _MAX_KEPT:
             self._ended_other |= dict.fromkeys((now.began, found.line), now.of_child)
+        elif (
+            self._ended_other and len(self._of_lost_child) < _MAX_KEPT and _OF_LOST_CHILD.match(found.message)
+        ):
+            self._of_lost_child.add(found.line)
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
             # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
@@ -250,10 +264,12 @@ class ExceptionChain:
     def may_be_of_one_process(self, first: int, last: int) -> bool:
         """Whether the exceptions in the lines `first` and `last` can be one process's: both of one script, or the first caught: in a function, or printed without a traceback.
 
-        Nobody caught what ended a thread or a child process.
+        Nobody caught what ended a thread or a child process, but the main program goes on without it, unless it waits for it.
         """
         one, other = self._own.get(first), self._own.get(last)
-        if other is None or first in self._ended_other:
+        if first in self._ended_other:
+            return last not in self._ended_other and last not in self._of_lost_child
+        if other is None:
             return False
         of_script = one is not None and one[0] == other[0] and not self._ended_other.get(last)
         return one is None or of_script or one[1] != "<module>"

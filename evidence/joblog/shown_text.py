@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Reversible
+from functools import partial
 from itertools import islice, pairwise
 
-from probing_cluster.evidence.joblog import mention
+from probing_cluster.evidence import dates
+from probing_cluster.evidence.joblog import labels, mention, progress
 
 TRIGGERS = (
     "<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "==> ",
@@ -44,10 +46,15 @@ _TRACED = re.compile(r"\s{0,8}\+{1,8} \S")
 _QUESTION = re.compile(r"\s{0,4}#{2,6} ?(?:input|instruction|prompt|question|context)s?:\s*$", re.IGNORECASE)
 _QUESTION_LINES = 12
 _ANNOUNCES = re.compile(
-    r".{0,300}\b(?:(?:errors?|messages?|lines?|output) (?:such as|like)(?: this| these)?|you\b.{0,200}\b(?:see|get|hit|receive|encounter|run into)(?: something)?(?: like)?(?: this| these)?):$",
+    r"(?!.*\bfollowing\b).{0,300}\b(?:(?:(?:if|may|you)\b.{0,200}\b|an? (?:\w{1,20} ){0,2})(?:errors?|messages?|lines?|output) (?:such as|like)(?: this| these)?|you\b.{0,200}\b(?:see|get|hit|receive|encounter|run into)(?: something)?(?: like)?(?: this| these)?):$",
     re.IGNORECASE,
 )
 """A sentence of a guide that announces an example of an error."""
+_EXAMPLE_LINES = 3
+_OF_RUN = re.compile(
+    r"\[ {0,8}\d{1,9}\.\d{6}\] |(?P<launcher>(?:srun|slurmstepd\S{0,60}|mpi(?:run|exec)|prterun): )"
+)
+"""A kernel's or a launcher's line; an example may begin with the latter."""
 _ANSWER = re.compile(r"\s{0,4}#{2,6} ?\w|-{3,}|={3,}")
 """A line that ends the text below such a heading."""
 _TURN = re.compile(r".{0,200}<\|(?:im_start|start_header_id|start_of_turn)\|>")
@@ -81,6 +88,8 @@ class HereDocument:
     def quotes(self, line: int, text: str) -> bool:
         """Whether the line stands in one; a line that opens one does not."""
         over, empty = _OVER.get(self._word), line > self._last + 1
+        if self._word == "example" and self._last == self._began:
+            over = partial(_is_of_run, is_first=True)
         self._last = line
         ends = empty and line > self._began + _EMPTY_LINES.get(self._word, _MAX_LINES)
         if over is not None and (over(text) or ends):
@@ -104,7 +113,7 @@ class HereDocument:
             self._open(line, "help")
             return True
         if text.endswith(":") and _ANNOUNCES.match(text) and mention.foreign_words(text) >= _SENTENCE_WORDS:
-            self._open(line, "example", _QUESTION_LINES)
+            self._open(line, "example", _EXAMPLE_LINES)
             return False
         if "### " in text and _QUESTION.match(text):
             self._open(line, "question", _QUESTION_LINES)
@@ -153,11 +162,20 @@ class Copied:
         return closed > 0
 
 
+def _is_of_run(text: str, *, is_first: bool = False) -> bool:
+    """Whether the line below such a sentence is the job's own output; `is_first`: the first one below it."""
+    if text.startswith("Traceback (") or dates.match_length(text.lstrip("[(")) or progress.is_progress(text):
+        return True
+    found = _OF_RUN.match(text)
+    own = found is not None and not (is_first and found["launcher"])
+    return own or labels.bare(0, text).rank is not None
+
+
 _OVER: dict[str, Callable[[str], bool]] = {
     "help": lambda text: _HELP_LINE.match(text) is None,
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
-    "example": lambda text: text.startswith("Traceback ("),
+    "example": lambda text: _is_of_run(text),
     "commit": lambda text: _COMMIT_LINE.match(text) is None,
     "turn": lambda text: _CLOSING_QUOTE.fullmatch(text.strip()) is not None,
 }
@@ -343,10 +361,10 @@ _OLDER_LOG = re.compile(
 """A heading of an earlier run's log that the script prints."""
 _WORKS_ON_OLD = re.compile(
     r"(?!==>)\W{0,12}+(?:(?<=\[)[^\]\n]{1,40}\])?+.*?\b(?:no|not|without|found|rm|mv|cp|diff|us(?:e|es|ed|ing)|back(?:ing|ed)?[ -]?up|initial"
-    r"|(?:remov|delet|copy|copi|mov|renam|resum|restor|rotat|append|compar|skip|(?:over)?writ|sav|stor|archiv|compress|g?zip|pars|ignor|merg|truncat|clean|load|read|(?:re)?start|continu|import|upload|sync)\w{0,5})\b",
+    r"|(?:remov|delet|copy|copi|mov|renam|resum|restor|rotat|append|compar|skip|(?:over)?writ|sav|stor|archiv|compress|g?zip|pars|ignor|merg|truncat|clean|load|read|(?:re)?start|continu|import|upload|sync)\w{0,5})\b(?!.{0,200}(?:[^\w\s'\"/.-]|[.-]\s|\b(?:lines|tail|end|contents?)\b))",
     re.IGNORECASE,
 )
-"""What a script does with an earlier log instead."""
+"""What a script does with an earlier log instead: a verb that has the log as its object, and is no sentence of its own."""
 _OLD_WORD = re.compile(rf"{_OLD}|prev", re.IGNORECASE)
 """A word of every such heading: most lines have none."""
 _NEXT_PART = re.compile(

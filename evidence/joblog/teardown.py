@@ -12,19 +12,37 @@ from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _MAX_CHARS = 600
-_LOSSES = frozenset(
+LOSSES = frozenset(
     {"nccl_system_error", "nccl_remote_error", "peer_lost", "python_consequence", "store_lost"}
 )
 """How processes lose each other, also when one after the other ends as it should."""
-_WORK_DONE = re.compile(
-    r"(?!.*(?:\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|be|half|part(?:ial|ly)\w{0,2}|nearly|almost|first|second|third|next|each|every|another|reading|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't|\b(?:job|run|program|simulation|work) ?[#:]? ?\d{1,4}\b(?! ?%)|\b\d{1,2}(?:\.\d{1,4})?\s?% ?(?:done|finished|completed?)\b))"
-    r"(?:\W{0,6}(?:all )?(?:done|finished|completed?)(?:\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}\b(?:(?:done|finished|completed?|ended)\b(?!\W{0,3}\d{1,2}(?:\.\d{1,4})? ?%)|over(?=\W{0,6}$|[.!,;])))",
+_OTHER = re.compile(
+    r"\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't",
     re.IGNORECASE,
 )
-"""The program's own report that its work is over; the end of a job or a run with a number is that of a unit."""
+"""What is over is less than the whole work, or is not over."""
+_ENDED = re.compile(
+    r"\W{0,6}(?:all )?(?:done|finished|completed?)(?=\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}?\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}?\b(?:(?:done|finished|completed?|ended)\b|over(?=\W{0,6}$|[.!,;]))",
+    re.IGNORECASE,
+)
+"""The program's own report that its work is over, as far as the word of the end."""
+_PER_CENT = r"\d{1,2}(?:\.\d{1,4})?\s?%"
+_OF_PART = re.compile(
+    rf"\b(?:be|half|part(?:ial|ly)\w{{0,2}}|nearly|almost|first|second|third|next|each|every|another)\b|\bjob ?[#:]? ?\d{{1,3}}\b(?! ?%)|\b(?:run|program|simulation|work) ?[#:]? ?\d{{1,4}}\b(?! ?%)|\b{_PER_CENT} ?\w{{1,9}}$",
+    re.IGNORECASE,
+)
+"""Before the word of the end: a part of the work, or a unit with a number."""
+_SO_FAR = re.compile(
+    rf"\W{{0,3}}{_PER_CENT}(?:\W{{0,6}}$| ?(?:done|finished|completed?)\b)| \w{{2,20}}ing\b| (?:for|of|with) (?:the )?(?:first|second|third|next|each|every|another|half|part)\b",
+    re.IGNORECASE,
+)
+"""Behind it: how far the work is, or which part of it is over."""
 _CLOSED = re.compile(r"\d - [\w.]{1,80} - (?:INFO|DEBUG) - .{0,200}\b[Cc]los(?:ed|ing)\b")
-_OF_TOTAL = re.compile(r"(?<![\w./-])(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])")
+_COUNTED = r"(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
+_OF_TOTAL = re.compile(rf"(?<![\w./-]){_COUNTED}")
 """A counter and its total."""
+_ONLY_TOTAL = re.compile(rf"(?: |\W{{0,4}}(?=[\d /of]{{3,40}}\W{{0,6}}$)){_COUNTED}")
+"""Behind the word of the end: how much of the work is over. A sentence behind a colon is a result."""
 
 
 _OVER, _COMPLETE, _GOES_ON = "over", "complete", "goes on"
@@ -35,7 +53,7 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 
     A thread's loss needs no report if the last progress is complete.
     """
-    if finding.kind not in _LOSSES:
+    if finding.kind not in LOSSES:
         return finding
     if _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})
@@ -48,11 +66,22 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 def _report(line: str) -> str:
     """What the line reports of the work; empty for nothing. Each of many losses asks for the same lines above it."""
     text = labels.bare(0, line).text
-    if _WORK_DONE.match(text) and (_is_complete(text) or not _OF_TOTAL.search(text)):
+    if _is_over(text):
         return _OVER
     if progress.is_progress(text):
         return _COMPLETE if _is_complete(text) else _GOES_ON
     return ""
+
+
+def _is_over(text: str) -> bool:
+    """Whether the program reports in the line that its whole work is over."""
+    ended = _ENDED.match(text)
+    if ended is None or _OTHER.search(text) or _OF_PART.search(ended[0]):
+        return False
+    if _SO_FAR.match(text, ended.end()):
+        return False
+    counted = _OF_TOTAL.search(ended[0]) or _ONLY_TOTAL.match(text, ended.end())
+    return counted is None or _is_complete(text)
 
 
 def _noted(before: Sequence[str]) -> bool:

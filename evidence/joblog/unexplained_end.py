@@ -10,7 +10,7 @@ from typing import Any
 
 from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
+from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
 from probing_cluster.evidence.joblog.messages import coordination, kernel_lines
@@ -142,7 +142,8 @@ def last_error(
 
     An uncaught exception is printed once, at the end: what the process printed before was handled. Ranks, and programs that
     one script started, print theirs side by side; then the first one counts. An exception that reports something missing may
-    follow from an earlier one. A sentence at the end counts after several exceptions of one class.
+    follow from an earlier one. A sentence at the end counts after several exceptions of one class. What is not the program's own
+    fault does not follow from the end of a thread or a child process.
     `behind`: the lines of the log after a line; `of_one`: whether the exceptions in two lines can be one process's.
     """
     errors = [f for f in held if f.role is not LineRole.OBSERVATION]
@@ -155,9 +156,13 @@ def last_error(
         ended = bool(errors)
     else:
         ended = bool(errors) and all(line[:1].isspace() for line in behind(errors[-1].line) if line.strip())
-    if not ended or errors[-1].line <= best.line or not _is_single(errors, best):
+    if not ended or errors[-1].line <= best.line:
         return None
     last = errors[-1]
+    if last.role is LineRole.ROOT and _of_machine(last) and _ended_other(best, held):
+        return held.index(last)
+    if not _is_single(errors, best):
+        return None
     if last.kind == "program_error":
         chosen = _n_alike(best, errors) >= _OFTEN and not last.detail.get("handled")
     else:
@@ -169,6 +174,17 @@ def last_error(
         about = str(best.detail.get("exception", "")).rpartition(".")[2] in last.message
         chosen = other and not (raised or lacking or about) and of_one(best.line, last.line)
     return held.index(last) if chosen and last.role is LineRole.ROOT else None
+
+
+def _of_machine(finding: JobFinding) -> bool:
+    """Whether it is neither the program's own fault nor a lost peer."""
+    return "user_program" not in finding.domains and finding.kind not in teardown.LOSSES
+
+
+def _ended_other(best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether `best`, or what it is chained to, is a program's own exception that ended a thread or a child process."""
+    chain = (f.detail for f in held if best.line in (f.line, f.detail.get("chained")))
+    return best.domains == grammar.USER and any(d.get("thread") or d.get("child") for d in chain)
 
 
 def with_endless(best: JobFinding, held: Sequence[JobFinding]) -> JobFinding:

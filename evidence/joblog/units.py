@@ -21,12 +21,25 @@ _HEAD = re.compile(
 _UNIT = re.compile(
     r"(?P<words>[^\d\n]{0,60}?[A-Za-z]{2}[\"')\]]?[ :#=\"']{1,3})(?P<name>(?=[A-Za-z_-]{0,12}\d)[\w-]{1,24})(?![\w.%]\w|[\w%])"
 )
+_PARTS = r"tasks?|instances?|jobs?|containers?|replicas?|cpus?|partitions?|(?:sub)?domains?|tiles?|shards?"
+"""What many processes work on side by side, or one process one by one."""
 _NO_UNIT = re.compile(
-    r"(?:\b|_)(?:(?:my|mpi|world)_?ranks?|ranks?|pid|process(?:es|ors?)?|procs?|tasks?|instances?|jobs?|containers?|replicas|cpus?|pes?|partitions?|domains?|tiles?|subdomains?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
-    r"pod|replica|actor|stage|group|member|peer|slot|env|child|client|server|frame|shards?|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4}|\w{0,20}_?ids?|\w{0,20}Id|(?:total|number|num|count)\b.{0,40})\W{0,3}$",
+    rf"(?:\b|_)(?:{_PARTS}|(?:my|mpi|world)_?ranks?|ranks?|pid|process(?:es|ors?)?|procs?|pes?|workers?|nodes?|hosts?|gpus?|devices?|cuda|threads?|ports?|line|steps?|it(?:er(?:ation)?s?)?|epochs?|batch(?:es)?(?! size)|updates?|signal|errors?|code|exit|rc|status|version|"
+    r"pod|actor|stage|group|member|peer|slot|env|child|client|server|frame|core|local|loss|lr|[dtpe]p|seq\w{0,6}|nccl|layers?|channels?|ring|comm|connect\w{0,4}|retr\w{1,4}|\w{0,20}_?ids?|\w{0,20}Id|(?:total|number|num|count)\b.{0,40})\W{0,3}$",
     re.IGNORECASE,
 )
 """Numbered things that work side by side, so that the end of one shows nothing of the next, and steps, which have rules of their own."""
+_IS_PART = re.compile(rf"(?:\b|_)(?:{_PARTS})\W{{0,3}}$", re.IGNORECASE)
+_SETS_UP = re.compile(
+    r"\b(?:start|launch|spawn|submit|creat|init|schedul|dispatch|assign|add|kill|cancel|clos|stop|shut|remov|delet|releas|clean|terminat|join)",
+    re.IGNORECASE,
+)
+"""What one process does in order with parts that work side by side."""
+_IN_ORDER = 8
+"""So many parts in the order of their numbers are the work of one process: those that end side by side come in any order."""
+_STEP_OVER = 2
+"""From the last part before the error to the next: the one that failed may have no line of its own."""
+_TRAILING = re.compile(r"\d{1,9}$")
 _BY_ITSELF = re.compile(
     r"\b(?:memory|power|util\w{0,8}|watts?|temperature|elapsed|uptime|alive|heart\w{0,5}|idle|monitor|sleep\w{0,3}|wait\w{0,3}|since|(?<!\[)queue\w{0,2}|poll\w{0,3}|loading|download\w{0,3}|pending|checkpoints?|ckpt|sav(?:ed?|ing)|wrote|NCCL|\"?(?:GET|POST|HEAD))\b|\b[KMGT]i?B\b",
     re.IGNORECASE,
@@ -112,8 +125,8 @@ def _is_caught(text: str) -> bool:
     return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text) and not ends_main(text)
 
 
-def _unit(text: str) -> tuple[str, str] | None:
-    """The words and the name of a unit of work; None for any other line."""
+def _unit(text: str) -> tuple[str, str, bool] | None:
+    """The words and the name of a unit of work, and whether it is a part that others may work on side by side; None for any other line."""
     if text[:1].isspace():
         return None  # a setting, or a message's further line
     text = text[:_MAX_CHARS]
@@ -122,7 +135,39 @@ def _unit(text: str) -> tuple[str, str] | None:
     if found is None or _BY_ITSELF.search(text):
         return None
     words, kind = found["words"].strip(), found["name"].rstrip(_NUMBER)
-    return None if _NO_UNIT.search(words) or _NO_UNIT.match(kind) else (words, found["name"])
+    if not (_NO_UNIT.search(words) or _NO_UNIT.match(kind)):
+        return words, found["name"], False
+    number = None if _SETS_UP.search(words) else _TRAILING.search(found["name"])
+    return (f"{words} {kind}", number[0], True) if number and _IS_PART.search(kind or words) else None
+
+
+class _Parts:
+    """Follows parts in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int | None] = {}
+        """The last number, by the words of the line; None once they came in another order."""
+        self._often: dict[str, int] = {}
+        """How many followed one by one since the last error."""
+
+    def before(self, words: str, number: int) -> None:
+        """A part before the error."""
+        if words in self._last or len(self._last) < _MAX_NAMES:
+            last = self._last.get(words, number)
+            self._last[words] = number if last is not None and number >= last else None
+
+    def failed(self) -> None:
+        """Another error came."""
+        self._often.clear()
+
+    def in_order(self, words: str, number: int, *, is_well: bool) -> bool:
+        """Whether this part after the error is the last of many in order; the one that failed may be left out."""
+        last, often = self._last.get(words), self._often.get(words, 0)
+        if last is None or number == last:
+            return False
+        follows = last < number <= last + (1 if often else _STEP_OVER)
+        self._last[words], self._often[words] = number if follows else None, often + is_well
+        return follows and often + is_well >= _IN_ORDER
 
 
 class Units:
@@ -131,8 +176,13 @@ class Units:
     def __init__(self, before: Sequence[str] = (), error: str = "") -> None:
         self._names: dict[str, set[str]] = {}
         """The units' names before the error, by their words."""
+        self._parts = _Parts()
         for line in before:
-            if (unit := _unit(line)) and len(self._names) < _MAX_NAMES:
+            if (unit := _unit(line)) is None:
+                continue
+            if unit[2]:
+                self._parts.before(unit[0], int(unit[1]))
+            elif len(self._names) < _MAX_NAMES:
                 self._names.setdefault(unit[0], set()).add(unit[1])
         heads = [i for i, line in enumerate(before) if grammar.TRACEBACK in line]
         above = before[heads[-1] - 1 if heads else -1] if before and heads != [0] else ""
@@ -153,6 +203,7 @@ class Units:
         """Another error came: what was begun before it proves nothing."""
         if finding.role is not grammar.LineRole.OBSERVATION:
             self.begun = self._lines = 0
+            self._parts.failed()
         if finding.role is grammar.LineRole.EXIT:
             # What a script leaves out after that is a consequence.
             self._exited, self._caught, self._of_r = True, False, False
@@ -168,11 +219,13 @@ class Units:
         if _GAVE_UP.search(text):
             self._exited, self._caught = True, False
         self._of_r = self._of_r and _R_ENDS.match(text) is None
-        unit = _unit(text)
-        if unit and (names := self._names.get(unit[0])) is not None and unit[1] not in names:
+        unit, is_well = _unit(text), _WENT_WRONG.search(text) is None
+        if unit and unit[2] and self._parts.in_order(unit[0], int(unit[1]), is_well=is_well):
+            self.begun += _IN_ORDER
+        elif unit and (names := self._names.get(unit[0])) is not None and unit[1] not in names:
             if len(names) < _MAX_NAMES:
                 names.add(unit[1])
-            self.begun += _WENT_WRONG.search(text) is None
+            self.begun += is_well
         if self.begun >= _MORE_UNITS:
             return True
         result = _RESULT.match(text[:_MAX_CHARS]) is not None

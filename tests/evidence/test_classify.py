@@ -68,3 +68,24 @@ def test_a_kernel_line_that_a_page_quotes_is_none(before: list[str], *, is_found
     lines = [*before, "[   12.345678] EXT4-fs (sda1): Remounting filesystem read-only", "```"]
     found = list(classify.classify_stream([line.encode() for line in lines], "kernel"))
     assert bool(found) is is_found
+
+
+PASTED = "[ 4321.123456] NVRM: Xid (PCI:0000:4b:00): {n}, pid=77, name=train"
+
+
+@pytest.mark.parametrize(
+    ("lines", "codes"),
+    [
+        (["Our node has crashed, its dmesg:", "```", PASTED.format(n=31), PASTED.format(n=79), "```", "thanks"], [31, 79]),
+        (["```", PASTED.format(n=31), "```", "and later", "```", PASTED.format(n=79), "```"], [31, 79]),
+        (["a mark", "```", PASTED.format(n=79)], [79]),
+        (["a page", "```sh", "dmesg", "```console", PASTED.format(n=31), PASTED.format(n=79), "```"], [31, 79]),
+        (["The pattern matches:", "```text", PASTED.format(n=79), "```", "and this:", "```", PASTED.format(n=31), "```"], []),
+        (["  a page", "  ```", f"  {PASTED.format(n=79)}", "  ```", "  ok"], []),
+    ],
+    ids=["pasted", "two copied blocks", "not closed", "opened twice", "two quotations", "indented"],
+)  # fmt: skip
+def test_a_kernel_log_pasted_between_fences_is_read(lines: list[str], codes: list[int]) -> None:
+    """A page quotes a single line."""
+    found = classify.classify_stream([line.encode() for line in lines], "kernel")
+    assert [int(f["code"]) for f in found] == codes

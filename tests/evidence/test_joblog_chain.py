@@ -253,6 +253,20 @@ def test_nobody_caught_what_ended_a_child_process_or_a_thread(child: list[str]) 
     end = traceback("IndexError: list index out of range", MAIN)
     assert cause(*child, "waiting for results", *end) == ODD
     assert cause(*child, *end, "srun: error: n4: task 0: Exited with exit code 1") == ODD
+    for lost in (
+        "_queue.Empty",
+        "TimeoutError: 9 s",
+        "RuntimeError: a worker has failed",
+        "TypeError: 'NoneType' object is not iterable",
+    ):
+        assert cause(*child, *traceback(lost, MAIN)) == ODD, lost
+    for broken in (
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "OSError: [Errno 5] Input/output error",
+    ):
+        assert cause(*child, *traceback(broken, MAIN)) == broken
+    own = traceback("KeyError: 'depth'", MAIN)
+    assert cause(*child, "waiting for results", *own) == own[-1], "the main program goes on without it"
     uncaught = "Process Process-2:", *traceback("RuntimeError: no labels", FORKED, WORK)
     caught = traceback("OSError: broken data stream", ("main.py", "old_format", "return read(i)"))
     assert cause(*caught, "starting workers", *uncaught) == uncaught[-1]

@@ -36,6 +36,42 @@ def test_a_loss_comes_after_the_work(before: list[str], of_main: bool, of_thread
         assert (found.detail.get("after_work") is True) == expected
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Training complete. The weights can be loaned from out/",
+        "Training finished, 91.5% of the samples are right",
+        "Run finished: 412/500 right",
+        "Job 8123 finished at 11:30",
+        "Simulation completed; see the figures of each cell",
+        "All done. Next: plot.py",
+        "Training finished on 3 of 4 GPUs",
+        "Training finished 500/500",
+    ],
+)
+def test_words_behind_the_end_of_the_work_take_nothing_from_it(line: str) -> None:
+    assert teardown.after_work(loss(), ["loss 0.5", line]).detail.get("after_work") is True
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Training will be finished at 11:30",
+        "Each simulation completed",
+        "Training finished 40%",
+        "Work finished: 40% done",
+        "Run finished: 4/8",
+        "Run 4 of 8 finished",
+        "Training finished 400/500 samples",
+        "Job 81 finished",
+        "The run finished reading",
+        "Training is done for the first of them",
+    ],
+)
+def test_the_end_of_a_part_is_not_that_of_the_work(line: str) -> None:
+    assert teardown.after_work(loss(), ["loss 0.5", line]).detail.get("after_work") is None
+
+
 def test_another_failure_after_the_work_is_one() -> None:
     """Only such losses may follow."""
     lost = teardown.after_work(loss(), ["training finished"])

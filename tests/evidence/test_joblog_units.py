@@ -175,6 +175,27 @@ def test_a_part_of_a_parallel_job_that_ends_shows_nothing_of_another(line: str, 
     assert first([*above, *RAISED, *below]) == before + 3
 
 
+@pytest.mark.parametrize(
+    "line", ["Smoothing domain {n}", "task {n}/30 done", "Finished tile_{n}", "fitting instance {n}"]
+)
+def test_many_parts_in_order_are_the_work_of_one_process(line: str) -> None:
+    """Whatever they are called: side by side they would end in any order."""
+    above, below = ([line.format(n=n) for n in span] for span in (range(1, 4), range(4, 12)))
+    assert first([*above, *RAISED, *below]) == 0
+    assert first([*above[:-1], *RAISED, *below]) == 0, "the one that failed has no line"
+    assert first([*above, *RAISED, *below, *LATER]) == 17
+    assert first([*above, *RAISED, *below, "OSError: [Errno 5] Input/output error"]) == 15
+    assert first([*above, *RAISED, *below[:-1]]) == 6
+    assert first([*above, *RAISED, *below[1:4], below[0], *below[4:], *below]) == 6, "in any order"
+    assert first([*reversed(above), *RAISED, *below]) == 6
+
+
+@pytest.mark.parametrize("line", ["rank {n} done", "Launching task {n}", "stopped replica {n}"])
+def test_parts_that_one_process_starts_or_ends_in_order_show_nothing_of_their_work(line: str) -> None:
+    above, below = ([line.format(n=n) for n in span] for span in (range(1, 4), range(4, 16)))
+    assert first([*above, *RAISED, *below]) == 6
+
+
 def test_a_bad_exit_behind_the_next_unit_brings_the_error_back() -> None:
     """A harness works through all its units and then reports that one failed."""
     error, later = CAUGHT["trials"]
