@@ -244,6 +244,19 @@ def test_a_fault_of_the_node_follows_from_no_command(above: str, last: str) -> N
     assert first("loading", above, *traceback(last)) == last
 
 
+@pytest.mark.parametrize(
+    ("why", "kind"),
+    [
+        ("[Errno 5] Input/output error", "io_error"),
+        ("[Errno 116] Stale file handle", "stale_file_handle"),
+        ("[Errno 13] Permission denied", "python_exception"),
+    ],
+)
+def test_a_script_that_its_file_system_does_not_give_is_not_the_users(why: str, kind: str) -> None:
+    lines = ["start", f"python3: can't open file '/lustre/u/train.py': {why}"]
+    assert [f.kind for f in reader.read(lines) if f.first_cause] == [kind]
+
+
 def test_a_file_commands_complaint_gives_way_to_a_programs_own_error() -> None:
     touch = "touch: cannot touch '/home/u/x': Disk quota exceeded"
     for own in ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "KeyError: 'lr'"):

@@ -120,7 +120,7 @@ _SHM_MEANING = (
     "Shared memory could not be opened: /dev/shm is full, or the program has too many open files or mappings."
 )
 _STARTER = re.compile(
-    r"^(?:\S{0,200}/)?python[\d.]*: (?:Error while finding module specification for .{1,200}\((?P<error>[A-Z]\w+Error): |(?P<module>No module named )|(?P<file>can't open file ))"
+    r"^(?:\S{0,200}/)?python[\d.]*: (?:Error while finding module specification for .{1,200}\((?P<error>[A-Z]\w+Error): |(?P<module>No module named )|(?P<file>can't open file (?!.{0,4200}: \[Errno (?:5|30|107|108|116|121|122)\])))"
 )
 """The interpreter itself, which found nothing to run."""
 _CHECKPOINT = re.compile(
