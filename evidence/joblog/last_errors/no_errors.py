@@ -84,7 +84,7 @@ HARMLESS = (
     form("error: cannot lock the cache (ignored)",
          r"\bignored?\b"),
     form("ERROR: this is only a warning",
-         r"(?<!<)\bwarn(?:ing)?\b"),
+         r"(?<!<)(?<!sum: )\bwarn(?:ing)?\b"),
     form("ERROR: connection lost, retrying in 3 s",
          r"\bretry"),
     form("ERROR: bad record skipped",

@@ -103,10 +103,11 @@ _STOPS = re.compile(
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
     r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: Invalid or corrupt jarfile"
     r"|(?:Invalid (?:buffer pointer|count|datatype|tag|communicator|rank|root|group|MPI_Op|topology|dimension argument|argument|window|info|keyval)|Message truncated), error stack:$"
-    r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|ORA-\d{5}: |(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
+    r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|(?:[\w .#-]{1,60}: )?ORA-(?!06512)\d{5}: (?!.*\b(?:retry|ignored)\b)|(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
     r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail(?!\. \S{0,200}:ARMCI_Error\(\):)|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
+_NPM = re.compile(r"npm ERR! code \d")
 _ABORTS = re.compile(
     r"\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|[Tt]ask \d{1,8}: endrun called with an error level of \d{1,9}$|Driver_abort called\b"
 )
@@ -192,7 +193,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
-        return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        # The package's own command gave npm that code, and says why.
+        return make(
+            FACTS, "program_error", record, rank=rank, detail={"handled": True} if _NPM.match(text) else None
+        )
     if _BOTCHED.match(text):
         return make(FACTS, "task_exit", record)
     return None
