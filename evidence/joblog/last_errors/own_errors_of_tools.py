@@ -162,7 +162,7 @@ TOOLS = (
          r"rsync(?: error)?: \S",
          "rsync"),
     form("tar: Error is not recoverable: exiting now",
-         r"tar(?: \(child\))?: (?:Error|Exiting|.{1,200}: (?:Cannot |Wrote only \d))",
+         r"tar(?: \(child\))?: (?:Error|Exiting|.{1,200}: Cannot )",
          "tar (child): ", "tar: "),
     form("npm ERR! make: cc: Command not found",
          r"npm (?:ERR!|error) (?:gyp ERR! )?(?:stack Error: |\S{1,120}: .{0,200}(?:[Cc]ommand not found|No such file or directory|Permission denied)$)",

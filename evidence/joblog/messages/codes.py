@@ -198,7 +198,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _STOPS.match(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         return make(
-            FACTS, "program_error", record, rank=rank, detail={"handled": True} if _PASSED_ON.match(text) else None
+            FACTS,
+            "program_error",
+            record,
+            rank=rank,
+            detail={"handled": True} if _PASSED_ON.match(text) else None,
         )
     if _BOTCHED.match(text):
         return make(FACTS, "task_exit", record)

@@ -216,7 +216,9 @@ def _sentence(record: Record, context: JoblogContext) -> JobFinding:
     if slurm.is_container(context.head):
         return slurm.container(sentence)
     if context.head_raised:
-        return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
+        # What a runner's exception passes on has a message of its own, above.
+        role = LineRole.EXIT if context.head.rstrip(": ").rpartition(".")[2] in python.RUNNERS else None
+        return make(FACTS, "python_exception", sentence, role=role, detail={"exception": context.head})
     return make(FACTS, "program_error", sentence, detail=context.head_detail)
 
 
