@@ -103,7 +103,7 @@ _STOPS = re.compile(
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
     r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: Invalid or corrupt jarfile"
     r"|(?:Invalid (?:buffer pointer|count|datatype|tag|communicator|rank|root|group|MPI_Op|topology|dimension argument|argument|window|info|keyval)|Message truncated), error stack:$"
-    r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|(?:[\w .#-]{1,60}: )?ORA-(?!06512)\d{5}: (?!.*\b(?:retry|ignored)\b)|(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
+    r"|configure: error: \S|npm ERR! (?:code|missing|(?:gyp ERR! )?(?:stack Error: |\S{1,120}: .{0,200}(?:[Cc]ommand not found|No such file or directory|Permission denied)$))|Error: Cannot find module '|(?:[\w .#-]{1,60}: )?ORA-(?!06512)\d{5}: (?!.*\b(?:retry|ignored)\b)|(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
     r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail(?!\. \S{0,200}:ARMCI_Error\(\):)|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
