@@ -439,17 +439,18 @@ _RECEIVED = "[n1:331] pml_ucx.c:424 Error: Failed to receive: Endpoint timeout"
     ("peer", "death", "line"),
     [
         (_RESET, "mpirun noticed that process rank 3 with PID 51 on node n1 exited on signal 9 (Killed).", 2),
+        (_RESET, "prterun noticed that process rank 3 with PID 51 on node n1 exited on\nsignal 9 (Killed).", 3),
         (_RESET, "mpirun noticed that process rank 1 with PID 51 on node n1 exited on signal 9 (Killed).", 1),
         (_RESET, "mpirun noticed that process rank 3 with PID 51 on node n1 exited on signal 15 (Terminated).", 1),
         (_RECEIVED, "[n2:51:0:51] Caught signal 7 (Bus error: nonexistent physical address)", 2),
         (_RECEIVED, "[n1:331:0:331] Caught signal 7 (Bus error: nonexistent physical address)", 1),
     ],
-    ids=["killed", "the peer itself", "ended in order", "crashed", "crashed after it"],
+    ids=["killed", "killed, on two lines", "the peer itself", "ended in order", "crashed", "crashed after it"],
 )  # fmt: skip
 def test_a_peer_that_lost_a_connection_gives_way_to_another_that_died(
     peer: str, death: str, line: int
 ) -> None:
-    assert _cause(peer, death).line == line
+    assert _cause(peer, *death.split("\n")).line == line
 
 
 def test_a_rank_without_a_device_is_the_cause_of_the_others_wait() -> None:

@@ -121,7 +121,9 @@ _ADVICE = re.compile(
     r"Error detected on workers? [\d, and]{1,80}\.$|\*{3}(?:\s{1,8}(?:-{20,100}|DOLFIN encountered an error\b.*|using the information listed\b.*|\S{1,80}@\S{1,80}|Remember to include\b.*|include a \*minimal\*.*))?$"
 )
 """DOLFIN's advice on whom to ask, in its box above the error; the workers of MATLAB that met it."""
-_JULIA_STACK = re.compile(r"\[\d{1,4}\] \S|@ \S|\.{3} \S|(?:caused by|Stacktrace):|in expression starting at \S")
+_JULIA_STACK = re.compile(
+    r"\[\d{1,4}\] \S|@ \S|\.{3} \S|(?:caused by|Stacktrace):|in expression starting at \S"
+)
 """The stack that Julia prints between a task's heading and the task's own error."""
 _LAUNCHER = re.compile(
     r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"

@@ -213,7 +213,8 @@ def _by_signal(found: re.Match[str], record: Record, context: JoblogContext) -> 
     if found["wrapped"] and not _is_described(record, context):
         return rules.NEXT
     signal = found["killed"] or found["string"] or found["wrapped"]
-    detail = {"exit_string": True} if found["string"] else {}
+    noticed = {"noticed": True} if found["wrapped"] == _SIGKILL else {}
+    detail = {"exit_string": True} if found["string"] else noticed
     return _signal(record, signal, detail=detail, **_described(record, context))
 
 
