@@ -132,6 +132,10 @@ _PREFIXES = (
         re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
     ),
     _Prefix(
+        "miniwdl's task",
+        re.compile(r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} )?wdl\.[tw]:\S{1,300}\.stderr (?=\S)"),
+    ),
+    _Prefix(
         "SkyPilot task",
         re.compile(
             r"\((?:[\w.-]{1,64}, )(?:rank=(?P<rank>\d{1,6}), )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\) ?"

@@ -22,7 +22,14 @@ _PEER_NOISE = frozenset({
 """How a peer's death appears to ranks that wait for it; as weak as a lost peer."""
 _WHY_NO_CONTAINER = frozenset({"disk_full", "cuda_version"})
 _OWN_ERROR_KINDS = frozenset(
-    {"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"}
+    {
+        "python_exception",
+        "import_error",
+        "cuda_oom",
+        "cuda_device_assert",
+        "cuda_unavailable",
+        "host_memory_error",
+    }
 )
 """Errors of a rank itself. Ranks that waited for it report a timeout, which may be printed first."""
 MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
@@ -259,9 +266,11 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return new.line - best.line <= _REASON_LINES
     if _explains(new, best):
         return True
-    if best.role is LineRole.REMOTE and new.kind in _CRASHES and None not in (new.host, best.host):
-        # The peer that was lost: a process on another host crashed by itself.
-        return new.host != best.host
+    if best.role is LineRole.REMOTE and (new.kind in _CRASHES or new.detail.get("noticed")):
+        # The peer that was lost: another process crashed by itself, or mpirun noticed that it was killed.
+        apart = ((new.host, best.host), (new.rank, best.rank))
+        if any(None not in of and of[0] != of[1] for of in apart):
+            return True
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)

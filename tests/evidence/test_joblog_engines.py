@@ -243,3 +243,40 @@ def test_a_label_in_parentheses_is_learned(label):
     for line in STOPS[-4:]:
         found = _first("\n".join(label + text for text in [*STEPS, line, "bye"]))
         assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)
+
+
+SPARK = "24/05/01 10:00:00 ERROR Executor: Exception in task 3.0 in stage 1.0 (TID 4)"
+LOST = ": org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 3.0 (TID 4): org.apache.spark.api.python.PythonException: Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        ([SPARK, "py4j.protocol.Py4JJavaError: An error occurred while calling o8.collect.", LOST, '  File "a.py", line 3, in f', "KeyError: 'x'"], 5),
+        ([SPARK, "java.io.IOException: No space left on device"], 2),
+        (["npm ERR! code 1", "npm ERR! path /srv/x", "npm ERR! make: cc: Command not found", "sh: 1: app: not found"], 3),
+        (["npm ERR! code 1", "npm ERR! path /srv/x"], 1),
+        (["part 3: ORA-01653: unable to extend table A.B by 8 in tablespace T", 'ORA-06512: at "A.LOAD", line 2'], 1),
+        (["2025-01-01 10:00:00.001 wdl.w:g.t:call-a.stderr [E::open] no index", '2025-01-01 10:00:01.001 wdl.w:g.t:call-a ERROR task a failed :: error: "CommandFailed"'], 1),
+        (['2025-01-01 10:00:01.001 wdl.w:g.t:call-a ERROR task a failed :: error: "CommandFailed"'], 1),
+        (["ERROR ~ Error executing process > 'A'", "", "Caused by:", "  Missing output file(s) `*.b` expected by process `A`", "", "Command error:", "  .command.sh: line 2: prog: command not found"], 7),
+        (["ERROR ~ Error executing process > 'A'", "", "Caused by:", "  Missing output file(s) `*.b` expected by process `A`"], 4),
+        (["PLANTE: PROGRAM STOPPED AFTER AN ERROR", "Traceback (most recent call last):", '  File "t.py", line 3, in f', "utils.TelemacException: ", "Fail to run", "/usr/bin/mpiexec ./out"], 1),
+        (["Traceback (most recent call last):", '  File "a.py", line 3, in f', "errors.InvalidArgumentError: Graph execution error:", "", "Detected at node d/MatMul", "INVALID_ARGUMENT: sizes differ"], 6),
+        (["sha256sum: WARNING: 1 computed checksum did NOT match", "stopping"], 1),
+    ],
+)  # fmt: skip
+def test_what_only_passes_an_error_on_gives_way_to_it(lines, line):
+    assert _first("\n".join([*STEPS, *lines]))["line"] == len(STEPS) + line
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [SPARK, "24/05/01 10:00:01 INFO TaskSetManager: Finished task 3.1 in stage 1.0 (TID 5)"],
+        ["part 3: ORA-00060: deadlock detected, retry 1", "part 3: ok"],
+        ["ERROR1: 0.034", "ERROR2: 0.021"],
+    ],
+)
+def test_what_is_tried_again_or_measured_is_no_cause(lines):
+    assert _first("\n".join([*STEPS, *lines])) is None

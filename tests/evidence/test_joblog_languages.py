@@ -162,3 +162,27 @@ def test_the_log_of_a_service_goes_on_below_its_exception() -> None:
     first = _first(["hello", NO_HEAP, OF_JAVA, *after])
     assert first is not None
     assert first["kind"] == "host_memory_error"
+
+
+@pytest.mark.parametrize(
+    ("below", "line"),
+    [
+        (["", "    nested task error: ArgumentError: no such cell"], 8),
+        (["in expression starting at /opt/run.jl:4"], 2),
+    ],
+)
+def test_a_task_of_julia_failed_by_its_own_error(below: list[str], line: int) -> None:
+    stack = ["Stacktrace:", " [1] wait", "   @ ./task.jl:352 [inlined]", " [2] top-level scope"]
+    first = _first(["hello", "ERROR: LoadError: TaskFailedException", *stack, *below])
+    assert first is not None
+    assert first["line"] == line
+
+
+@pytest.mark.parametrize(
+    ("below", "line"),
+    [(["Caused by:", "    Error using load", "    Unable to open file 'b.mat'."], 6), ([], 2)],
+)
+def test_a_worker_of_matlab_failed_by_its_own_error(below: list[str], line: int) -> None:
+    first = _first(["hello", "Error using run_all (line 2)", "Error detected on workers 7 9.", *below])
+    assert first is not None
+    assert first["line"] == line

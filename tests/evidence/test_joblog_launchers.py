@@ -424,3 +424,51 @@ def test_a_communicator_used_too_early_is_the_cause_whatever_nccl_prints_below()
 def test_a_death_whose_words_a_page_set_bold_is_one() -> None:
     found = _cause(*_WORK, "/var/spool/job7/slurm_script: line 9: 413 **Bus error**   (core dumped) ./solve")
     assert found.kind == "bus_error"
+
+
+@pytest.mark.parametrize(
+    "head", ["WARNING: No fast path was found on this node", "Primary job  terminated normally, but one process left"]
+)  # fmt: skip
+def test_the_rule_that_closes_a_message_opens_no_other(head: str) -> None:
+    box = [_RULE, head, "because the kernel does not allow it.", _RULE]
+    found = _cause(
+        *_WORK, *box, "cycle 12 dt 1e-9 time 3e-6", "rank 7: FATAL: cell 12 has failed", _RULE, "bye"
+    )
+    assert found.line == len(_WORK) + len(box) + 2
+
+
+_RESET = "[n1][[331,1],1][btl_tcp_frag.c:241:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection reset by peer (104)"
+_RECEIVED = "[n1:331] pml_ucx.c:424 Error: Failed to receive: Endpoint timeout"
+
+
+@pytest.mark.parametrize(
+    ("peer", "death", "line"),
+    [
+        (_RESET, "mpirun noticed that process rank 3 with PID 51 on node n1 exited on signal 9 (Killed).", 2),
+        (_RESET, "prterun noticed that process rank 3 with PID 51 on node n1 exited on\nsignal 9 (Killed).", 3),
+        (_RESET, "mpirun noticed that process rank 1 with PID 51 on node n1 exited on signal 9 (Killed).", 1),
+        (_RESET, "mpirun noticed that process rank 3 with PID 51 on node n1 exited on signal 15 (Terminated).", 1),
+        (_RECEIVED, "[n2:51:0:51] Caught signal 7 (Bus error: nonexistent physical address)", 2),
+        (_RECEIVED, "[n1:331:0:331] Caught signal 7 (Bus error: nonexistent physical address)", 1),
+    ],
+    ids=["killed", "killed, on two lines", "the peer itself", "ended in order", "crashed", "crashed after it"],
+)  # fmt: skip
+def test_a_peer_that_lost_a_connection_gives_way_to_another_that_died(
+    peer: str, death: str, line: int
+) -> None:
+    assert _cause(peer, *death.split("\n")).line == line
+
+
+def test_a_rank_without_a_device_is_the_cause_of_the_others_wait() -> None:
+    waits = "1: jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: Start"
+    own = "RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices."
+    assert _cause(waits, f"2: {own}").line == 2
+    assert _cause(waits, f"1: {own}").line == 1
+
+
+def test_the_queue_pair_of_ucx_is_no_error_of_its_own() -> None:
+    at = "[1700000000.100000] [n1:40:0]    ib_mlx5_log.c:171  UCX  ERROR "
+    retry = f"{at}Transport retry count exceeded on mlx5_1:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)"
+    pair = f"{at}RC QP 0x1a wqe[8]: SEND s-e [inl len 18]"
+    assert _cause(retry, pair).line == 1
+    assert _first(*_WORK, pair) is None

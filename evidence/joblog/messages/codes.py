@@ -103,10 +103,14 @@ _STOPS = re.compile(
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
     r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: Invalid or corrupt jarfile"
     r"|(?:Invalid (?:buffer pointer|count|datatype|tag|communicator|rank|root|group|MPI_Op|topology|dimension argument|argument|window|info|keyval)|Message truncated), error stack:$"
-    r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|ORA-\d{5}: |(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
+    r"|configure: error: \S|npm ERR! (?:code|missing|(?:gyp ERR! )?(?:stack Error: |\S{1,120}: .{0,200}(?:[Cc]ommand not found|No such file or directory|Permission denied)$))|Error: Cannot find module '|(?:[\w .#-]{1,60}: )?ORA-(?!06512)\d{5}: (?!.*\b(?:retry|ignored)\b)|(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
     r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail(?!\. \S{0,200}:ARMCI_Error\(\):)|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
+_PASSED_ON = re.compile(
+    r"npm ERR! code \d|: org\.apache\.spark\.SparkException: .{1,2000}Traceback \(most recent call last\):$"
+)
+"""npm's code of a package's own command, and Spark's exception for one of Python: that one's message is apart."""
 _ABORTS = re.compile(
     r"\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|[Tt]ask \d{1,8}: endrun called with an error level of \d{1,9}$|Driver_abort called\b"
 )
@@ -119,7 +123,7 @@ _SETTING = re.compile(
 """Cray's MPI about a setting that the job's layout does not fit."""
 _BOTCHED = re.compile(
     r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: (?:MPI_COMM_WORLD rank|Rank \d{1,8}\S{0,20} is aborting with error code)|--- Stop Module: .{1,200} /rc=(?!0\b|_RC_(?:ALL_IS_WELL|INVOKED_OTHER_MODULE|CONTINUE_\w{1,20}|DO_TASKS|EXIT_EXPECTED|EXIT_UNIX_LOOP)_)\S|Command exited with non-zero status [1-9]\d{0,2}$|exit status [1-9]\d{0,2}$|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
-    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|call exitt: dying|% Execution halted at\b|>?\s{0,4}stop error$|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
+    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|call exitt: dying|PLANTE: PROGRAM STOPPED AFTER AN ERROR$|% Execution halted at\b|>?\s{0,4}stop error$|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """A bad end without a reason."""
 _HEAP = re.compile(
@@ -192,7 +196,14 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
-        return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        return make(
+            FACTS,
+            "program_error",
+            record,
+            rank=rank,
+            detail={"handled": True} if _PASSED_ON.match(text) else None,
+        )
     if _BOTCHED.match(text):
         return make(FACTS, "task_exit", record)
     return None
@@ -209,7 +220,7 @@ FAMILY = grammar.LogFamily(
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", "Index exceeds", "Index in position", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "endrun called", "amrex::", "Driver_abort called", "shr_sys_abort",
         "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
-        "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "stop error", "Check failure stack",
+        "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "PLANTE: ", "stop error", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "Out of memory (unable", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),
     read=read,

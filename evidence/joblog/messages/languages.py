@@ -113,14 +113,18 @@ _NOTHING = re.compile(
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
-    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|\S{1,300}/_errors|Waiting \d{1,4} seconds for UI\b.{0,60}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:|\+{3} at .{1,300}|ERROR)$",
+    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|\{?Error using {1,3}\S{1,300}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|\S{1,300}/_errors|Waiting \d{1,4} seconds for UI\b.{0,60}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:|\+{3} at .{1,300}|ERROR)$",
     re.IGNORECASE,
 )
 """The place of the error, between a heading and its sentence."""
 _ADVICE = re.compile(
-    r"\*{3}(?:\s{1,8}(?:-{20,100}|DOLFIN encountered an error\b.*|using the information listed\b.*|\S{1,80}@\S{1,80}|Remember to include\b.*|include a \*minimal\*.*))?$"
+    r"Error detected on workers? [\d, and]{1,80}\.$|\*{3}(?:\s{1,8}(?:-{20,100}|DOLFIN encountered an error\b.*|using the information listed\b.*|\S{1,80}@\S{1,80}|Remember to include\b.*|include a \*minimal\*.*))?$"
 )
-"""DOLFIN's advice on whom to ask, in its box above the error."""
+"""DOLFIN's advice on whom to ask, in its box above the error; the workers of MATLAB that met it."""
+_JULIA_STACK = re.compile(
+    r"\[\d{1,4}\] \S|@ \S|\.{3} \S|(?:caused by|Stacktrace):|in expression starting at \S"
+)
+"""The stack that Julia prints between a task's heading and the task's own error."""
 _LAUNCHER = re.compile(
     r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"
 )
@@ -214,7 +218,9 @@ def _sentence(record: Record, context: JoblogContext) -> JobFinding:
     if slurm.is_container(context.head):
         return slurm.container(sentence)
     if context.head_raised:
-        return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
+        # What a runner's exception passes on has a message of its own, above.
+        role = LineRole.EXIT if context.head.rstrip(": ").rpartition(".")[2] in python.RUNNERS else None
+        return make(FACTS, "python_exception", sentence, role=role, detail={"exception": context.head})
     return make(FACTS, "program_error", sentence, detail=context.head_detail)
 
 
@@ -326,7 +332,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if context.announced(record.line):
         if _LAUNCHER.match(text):
             context.head_line = 0
-        elif _ADVICE.match(text):
+        elif _ADVICE.match(text) or (context.head.endswith("Exception") and _JULIA_STACK.match(text)):
             context.head_line = record.line
         elif not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
             return _sentence(record, context)

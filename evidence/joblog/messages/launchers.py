@@ -73,7 +73,7 @@ _HYDRA_LINE = "MPI's launcher met an error of its own: a process it could not st
 _RULE = "-" * 74
 """Open MPI, PRRTE and PMIx frame each of their messages with two such lines."""
 _SENTENCE_CHARS = 400
-_PROSE = re.compile(r"[A-Za-z][\w'-]{0,40}(?: \S{1,80}){3}")
+_PROSE = re.compile(r"(?:[A-Z]|mpi|or?te|p?rte|prun|pmix|ompi|osh|shmem)[\w'-]{0,40}:?(?: {1,2}\S{1,80}){3}")
 _ERROR = re.compile(
     r"\babort|\bunable to\b|\bcould not\b|\bcannot\b|\bcan not\b|\bnot able to\b|\bnot (?:be )?(?:found|supported|recognized|compiled|correct|parseable|permitted|allowed|reachable|enough)\b|\bfail(?:ed|ure)\b|\bfatal\b|\berroneous\b|\berror (?:has )?occurred|\b(?:an|internal|parse) error\b|\btoo (?:low|small|large|many|few)\b|\b(?:in|mal)valid\b|\bmalformed\b|\bimproper"
     r"|\b(?:un|mis)(?:recognized|matched|reachable|expected)\b|\bdoes not (?:match|exist|recognize|have)\b|\bexceed|\bconflict|\bonly one (?:can|of)\b|\boversubscri|\binsufficient\b|\bdisconnected\b|\bcrashed\b|\bis required\b|\bmissing\b|\bNo \w[\w-]{1,30}(?: \w[\w-]{1,30}){0,4} (?:was|were)\b",

@@ -36,6 +36,7 @@ _ABOUT_LINES = 4
 _ON_SIGNAL = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?:(?P<pid>\d{1,18})|\S{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
+_SIGKILL = "9"
 _PALS = re.compile(
     r"(?P<host>[\w.-]{1,253}): rank (?P<rank>\d{1,8}) (?:died from signal (?P<signal>\d{1,3})\b|exited with code (?P<code>\d{1,3})$)"
 )
@@ -108,7 +109,7 @@ _MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could n
 _UCX = re.compile(
     r"UCX\s{1,4}(?:ERROR|FATAL|Fatal:)\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
 )
-_UCX_AT = re.compile(r"\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10}):\d{1,10}\] ")
+_UCX_AT = re.compile(r"\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?::\d{1,10})?\] ")
 """UCX's own prefix: the process that complains."""
 _BTL = re.compile(
     r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|(?P<ports>bind on local address .{1,80} failed: Address already in use)|.{0,40}received unexpected process identifier)"
@@ -121,7 +122,9 @@ _NO_PORT = "Open MPI found no free local port for one more connection over TCP: 
 _NO_CONNECTION = re.compile(
     r"(?:connect|bind|getpeername|sendv?|recvv?)\((?:.{0,160}\b(?:dest_addr|addr)=(?P<at>[\da-f.:\[\]]{3,60})|fd=)?.{0,160}\) failed: (?:Connection|No route|Network|Broken pipe|Host is|Cannot assign)"
 )
-_NO_ANSWER = re.compile(r"transport error: |(?:Error )?Endpoint timeout\b")
+_NO_ANSWER = re.compile(
+    r"transport error: |(?:Error )?Endpoint timeout\b|Failed to \w{2,12}: (?:Endpoint timeout|Connection reset|Remote|Transport retry)"
+)
 """The other end did not acknowledge in time."""
 _OWN_ADDRESS = re.compile(r"\[?(?:127\.|172\.17\.|192\.168\.122\.|169\.254\.|::1\]|fe80:)")
 """Addresses that mean another machine on each machine: loopback, Docker's bridge, libvirt's, link-local."""
@@ -205,14 +208,17 @@ def _outside(_found: re.Match[str], record: Record, _context: JoblogContext) -> 
 
 def _on_signal(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
     dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
-    return _signal(record, found["signal"], host=found["host"], **dead_process)
+    # Killed from outside: the ranks whose connection it reset only noticed that.
+    detail = {"noticed": True} if found["signal"] == _SIGKILL else {}
+    return _signal(record, found["signal"], host=found["host"], detail=detail, **dead_process)
 
 
 def _by_signal(found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
     if found["wrapped"] and not _is_described(record, context):
         return rules.NEXT
     signal = found["killed"] or found["string"] or found["wrapped"]
-    detail = {"exit_string": True} if found["string"] else {}
+    noticed = {"noticed": True} if found["wrapped"] == _SIGKILL else {}
+    detail = {"exit_string": True} if found["string"] else noticed
     return _signal(record, signal, detail=detail, **_described(record, context))
 
 

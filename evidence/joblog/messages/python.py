@@ -300,8 +300,8 @@ _ONLY_THAT = re.compile(
 """Texts that only report a failure; the chain's own exception or the compiler's line gives the reason."""
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """PyTorch's exception in the parent for an error of a worker."""
-_RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError"})
-"""The exception of a notebook runner or Spark for an error of a cell or a task; that error's own traceback follows."""
+RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError", "TelemacException"})
+"""The exception of a notebook runner, Spark or Telemac's launcher for an error of a cell, a task or the solver; it has an own message."""
 _SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
 """PyTorch's exception in every rank when some fail to read or write a checkpoint; their own errors follow."""
 _SUM_MEANING = (
@@ -338,7 +338,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if _ONLY_THAT.match(found["text"]) or found["name"].endswith("queue.Empty"):
         detail["wrapper"] = True
     is_empty = name == "Exception" and not found["text"].strip()
-    if is_empty or _PASSED_ON.match(found["text"]) or name in _RUNNERS or found["text"].strip() == name:
+    if is_empty or _PASSED_ON.match(found["text"]) or name in RUNNERS or found["text"].strip() == name:
         # The traceback of the worker's own error follows; also after an exception with only a name, such as joblib's.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
     if name in _INTERRUPTS:

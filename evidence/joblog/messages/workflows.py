@@ -87,7 +87,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return None if "Execution is retried" in text else _ended(found, record)
     if near and _REASON.match(text):
         context.failed_line = 0
-        return make(FACTS, "program_error", record)
+        # Why a step made no output, its own command says.
+        return make(
+            FACTS, "program_error", record, detail={"handled": True} if "Missing output" in text else None
+        )
     if _HEAD.match(text):
         return languages.heading(record, context)
     if _OVER.match(text):
