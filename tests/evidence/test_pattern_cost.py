@@ -182,6 +182,7 @@ def test_no_patterns_cost_grows_faster_than_the_line() -> None:
     assert list(heavy((form, joblog.MAX_LINE_CHARS) for form in forms().values())) == []
 
 
+@pytest.mark.soak
 def test_a_heavy_pattern_is_found() -> None:
     """The measure sees what it is for; a literal and a bounded part pass."""
     grows = [
