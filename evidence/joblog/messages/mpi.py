@@ -6,15 +6,7 @@ import re
 from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, mention
-from probing_cluster.evidence.joblog.grammar import (
-    ALL_DOMAINS,
-    USER,
-    JobFinding,
-    JoblogContext,
-    LineRole,
-    Record,
-    make,
-)
+from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, USER, JobFinding, JoblogContext, LineRole, Record, make  # fmt: skip
 from probing_cluster.evidence.joblog.messages import gloo, languages, nccl, process, python, rules, slurm
 
 FACTS = {
