@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -35,6 +36,11 @@ _ENDS_OF_A_STEP = frozenset({9, 15})
 """Slurm ends a step at its limit by SIGTERM, then SIGKILL."""
 _BY_OTHER_CODE = 0.7
 """Weight of a step's limit where the script ended with another code: a program may handle SIGTERM, or a later command failed."""
+_LACKS_FILE = re.compile(
+    r"(?!.*(?:can't open file|command not found|cannot execute|shared object|(?:^|[\s'\"`:=(])/(?:dev|proc|sys|etc|usr|opt)/))"
+    r".*(?:No such file or directory|[Dd]oes(?: not|n't) exist|: Cannot (?:stat|open)\b|Exiting with failure status)"
+)
+"""A later command misses a file that the step may have had to write; its program, or a part of the node, is none."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Roles of findings that report a failure; Slurm's lines about a cancellation do not."""
 
@@ -202,15 +208,15 @@ def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     ended = {view.signal, code, code - vocabulary.BY_SIGNAL} & _ENDS_OF_A_STEP
     if first is None or not step or not (ended or code):
         return
-    errors = (f.signature.role in _EXPLAINING for f in (*view.findings, *view.further_errors))
-    if not ended and any(errors):
-        return  # the script went on, and a later command failed
+    errors = [f for f in (*view.findings, *view.further_errors) if f.signature.role in _EXPLAINING]
+    if not ended and not all(_LACKS_FILE.match(f.event.message) for f in errors):
+        return  # the script went on, and a later command failed by itself
     yield claims.Claim(
         cause="time_limit",
-        weight=_OTHER_LIMIT if ended else _BY_OTHER_CODE,
+        weight=_OTHER_LIMIT if ended or errors else _BY_OTHER_CODE,
         at=view.end_at,
         rule="scheduler",
-        evidence=(first,),
+        evidence=(first, *([] if ended else (f.event for f in errors[:1]))),
         cap=records.Confidence.LIKELY,
         sentence=f"Step {step} of the job reached its own time limit (srun --time), not the job's",
         next_step="Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. More time for the job would not help",

@@ -306,9 +306,15 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
         # The script went on after an earlier one: its exit code is the last command's.
         sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
-        [e for e in (_first_cause(view),) if e is not None and e.kind == vocabulary.DIRECTORY_REPLACED],
+        [e for e in (_first_cause(view),) if e is not None and _came_before(view, e)],
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
+
+
+def _came_before(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
+    """Whether what the line reports happened while the script went on, and may have led to its end."""
+    at_limit = findings.step_at_its_limit(event, view.attempt.job_id)
+    return event.kind == vocabulary.DIRECTORY_REPLACED or bool(at_limit)
 
 
 def _place(event: records.HealthEvent) -> tuple[bool, int]:
