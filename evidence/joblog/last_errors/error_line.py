@@ -9,7 +9,13 @@ import re
 
 from probing_cluster.evidence.joblog import locales, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.last_errors import no_errors, own_errors, own_errors_of_tools, sentences
+from probing_cluster.evidence.joblog.last_errors import (
+    lines_behind,
+    no_errors,
+    own_errors,
+    own_errors_of_tools,
+    sentences,
+)
 from probing_cluster.evidence.joblog.messages import languages
 
 _FORMS = re.compile(own_errors.either((*own_errors.LOGGERS, *own_errors_of_tools.TOOLS)))
@@ -70,6 +76,12 @@ def is_known(text: str) -> bool:
 def is_race(finding: JobFinding) -> bool:
     """Whether ThreadSanitizer reports a data race, after which the program goes on: any other error is worse."""
     return finding.kind == "program_error" and _RACE in finding.message
+
+
+def kills_nothing(found: JobFinding, death: str) -> bool:
+    """Whether `found` is no reason for the death by a signal in the line `death`."""
+    missing = found.kind == "command_not_found" or lines_behind.only_read(found.message, death)
+    return missing or is_race(found)
 
 
 def find(record: Record) -> JobFinding | None:
