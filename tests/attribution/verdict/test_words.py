@@ -541,6 +541,18 @@ def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make,
     assert "the exception above it: ImportError" in v.summary
 
 
+def test_a_small_tool_that_ends_with_another_code_did_not_end_the_job(make):
+    """`grep` ends with 2 for a file that is not there; the code that it may have is not excluded."""
+    line = "grep: tuning.cfg: No such file or directory"
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    missed = make.finding("program_error", node="n2", message=line, detail=detail)
+    alone = {"nodes": ("n2",), "n_gpus": 1, "gpus": None}
+    v = make.judge(missed, attempt=make.attempt(**alone, exit_code=42))
+    assert "exited with code 42, which the complaint in its log does not cause" in v.summary
+    by_it = make.judge(missed, attempt=make.attempt(**alone, exit_code=2))
+    assert by_it.summary.startswith("The program failed by itself: grep: ")
+
+
 @pytest.mark.parametrize(
     "detail", [{"behind": 0}, {"rank": 3}], ids=["nothing came behind it", "other ranks printed more"]
 )

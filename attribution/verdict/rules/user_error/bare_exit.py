@@ -193,7 +193,13 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
-        words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
+        what, unlike = (
+            ("exception", "an exception does not cause")
+            if "exception" in caught.detail
+            else ("complaint", "the complaint in its log does not cause")
+        )
+        behind = f"its last line: {last}; the {what} above it" if last else what
+        words = f"{how}, which {unlike}; {behind}: {caught.message}"
     words += " (Slurm gave it no GPU)" if _quotes_another(view) else ""
     quoted = _quoted(view)
     return f"{words}; its log says: {memory_limit.quotation(view, quoted[0])}" if quoted else words
