@@ -276,3 +276,27 @@ def test_a_failure_does_not_explain_what_is_no_lack_or_comes_after_work() -> Non
             assert first(above, *WORK, *traceback(GONE)) != above
     aborted = "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0"
     assert first(aborted, "ERROR: cannot open file grid.dat", *traceback(GONE)) != aborted
+
+
+@pytest.mark.parametrize(
+    ("died", "linked"),
+    [
+        (["srun: error: n1: task 0: Terminated", "srun: Force Terminated StepId=71.0"], True),
+        (["run.sh: line 4: 812 Terminated    python3 fold.py"], True),
+        (["run.sh: line 4: 812 Aborted    python3 fold.py"], True),
+        (["run.sh: line 4: 812 File size limit exceeded    ./fold"], True),
+        (["run.sh: line 4: 812 Terminated    ./start_server"], False),
+        (["srun: error: n1: task 1: Aborted (core dumped)"], False),
+        (["srun: error: n1: task 3: Exited with exit code 1", "srun: error: n1: tasks 0-2: Terminated"], False),
+    ],
+)  # fmt: skip
+def test_a_stage_that_a_signal_ended_did_not_write_the_next_ones_file(died: list[str], linked: bool) -> None:
+    """A script ends its own servers, and srun the tasks beside one that failed; a rank's own error may follow its abort."""
+    lines = [
+        "fold",
+        *died,
+        "score",
+        *traceback("FileNotFoundError: [Errno 2] No such file or directory: 'fold.pdb'"),
+    ]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.line == 2) is linked

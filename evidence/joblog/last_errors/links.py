@@ -179,7 +179,7 @@ class Complaints:
 
     def add(self, found: JobFinding) -> None:
         """Remember `found` if its command should have brought something."""
-        names = _brought(locales.english(found.message), self._recent)
+        names = _brought(locales.english(found.message), self._recent) | unnamed.of_death(found)
         if names and found.line not in (earlier.line for earlier, _ in self._held):
             self._held.append((found, names))
 
@@ -193,7 +193,7 @@ class Complaints:
             return None
         if found.kind != "command_not_found":
             self._closed.append(reason.line)
-        return replace(reason, role=LineRole.ROOT)
+        return reason if unnamed.of_death(reason) else replace(reason, role=LineRole.ROOT)
 
     def died(self, found: JobFinding) -> None:
         """Remember the death of a command: what it should have written may be missing."""

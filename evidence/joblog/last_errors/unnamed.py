@@ -70,6 +70,12 @@ _DIED = re.compile(
     r"(?:.{0,300}: line \d{1,9}: {1,4}\d{1,10} |(?:srun|mpirun|mpiexec)\b)(?!.{0,600}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
 )
 """The shell, or a launcher, reports the death of a command that is no helper by its name."""
+_OF_SCRIPT = re.compile(r".{0,300}: line \d{1,9}: {1,4}\d{1,10} ")
+_ENDED_BY_SCRIPT = re.compile(
+    r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama|daemon|jupyter|ssh|tunnel|proxy|broker|worker|agent|\btimeout\b",
+    re.IGNORECASE,
+)
+"""What a script itself starts beside its work, and ends when that is done."""
 _REST = re.compile(
     r"Calls: |In addition: |Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
 )
@@ -95,11 +101,15 @@ def brings(text: str, *, named: bool) -> set[str]:
 
 
 def of_death(found: JobFinding) -> set[str]:
-    """What may be missing after a command of the script died of a signal. An abort may be reported before the rank's own error."""
-    died = found.role is LineRole.EXIT and found.kind in grammar.SIGNAL_DEATH_KINDS
-    if not died or found.kind == "process_aborted" or not _DIED.match(locales.english(found.message)):
+    """What may be missing after a command of the script died of a signal. A launcher may report an abort before the rank's own error."""
+    died = found.kind in grammar.SIGNAL_DEATH_KINDS and found.role is LineRole.EXIT
+    message = locales.english(found.message)
+    if not (died or found.kind == "process_terminated") or not _DIED.match(message):
         return set()
-    return {_FILE, _ELSEWHERE, _SCRIPT, _DATA}
+    if found.kind == "process_aborted" and not _OF_SCRIPT.match(message):
+        return set()
+    ended = found.kind == "process_terminated" and _ENDED_BY_SCRIPT.search(message)
+    return set() if ended else {_FILE, _ELSEWHERE, _SCRIPT, _DATA}
 
 
 def lacks(found: JobFinding, message: str) -> set[str]:
