@@ -12,6 +12,7 @@ from dataclasses import replace
 from probing_cluster.core import digits
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import links
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _CLOCKS_DIFFER_S = 60
@@ -245,6 +246,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     died = best.role is LineRole.EXIT and best.kind in grammar.SIGNAL_DEATH_KINDS
     if new.detail.get("follows") == best.line or (died and _only_passes_on(new)):
         return False
+    if best.detail.get("handled") is True and links.lacks_file_of(new.message, best.message):
+        return False  # it was not handled, whatever the script's next heading says
     if best.message.startswith("Error in rule ") and new.message.startswith("WorkflowError:"):
         return False  # Snakemake's sum of its rules' errors
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")

@@ -140,6 +140,14 @@ def test_a_file_missing_after_a_steps_limit_is_its_consequence(make, message, ca
     assert limit.event_id in v.evidence
 
 
+def test_a_stage_that_died_before_the_script_ended_is_quoted(make):
+    line = "run.sh: line 4: 812 Aborted    ./fold"
+    detail = {"role": "exit", "first_cause": True}
+    died = make.finding("process_aborted", message=line, detail=detail)
+    v = make.judge(died, attempt=make.attempt(exit_code=1))
+    assert "its log says: Aborted in `./fold`" in v.summary
+
+
 def test_memory_sends_no_sigterm(make):
     v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=15))
     assert v.next_step.startswith("Find out who sent it: a person (kill, `scancel -s TERM`)")

@@ -288,6 +288,9 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
 
 
 _OF_KERNEL = frozenset({"kernel_xid", "kernel_bad_page"})
+_DEATHS = frozenset({"process_aborted", "process_crashed"})
+_OF_SCRIPT = re.compile(r": line \d{1,9}: {1,4}\d{1,10} ")
+"""The shell's line about a command of its script that a signal ended."""
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
 _NOT_RUN = re.compile(
     r"(?!.*(?:\[Errno |\w(?:Error|Exception)\b|\b(?:cannot (?!execute)|can't (?!execute)|unable to |could not |failed to (?!run command))|\(publickey))"
@@ -319,6 +322,8 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
 
 def _came_before(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
     """Whether what the line reports happened while the script went on, and may have led to its end."""
+    if event.kind in _DEATHS and _OF_SCRIPT.search(event.message):
+        return not view.signal and 0 < (view.attempt.exit_code or 0) < vocabulary.BY_SIGNAL
     at_limit = findings.step_at_its_limit(event, view.attempt.job_id)
     return event.kind == vocabulary.DIRECTORY_REPLACED or bool(at_limit)
 
