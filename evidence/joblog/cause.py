@@ -16,7 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
+from probing_cluster.evidence.joblog import (
+    chain,
+    grammar,
+    locales,
+    precedence,
+    progress,
+    teardown,
+    unexplained_end,
+)
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import sentences
 from probing_cluster.evidence.joblog.messages import gpu_hardware, licences, unreached
@@ -383,7 +391,7 @@ class CauseCandidates:
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
             best = unexplained_end.with_endless(best, self.held)
-            detail = chain.with_raised(best, self.held).detail
+            detail = {**chain.with_raised(best, self.held).detail, **locales.translation(best.message)}
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}
             self.held[self.best] = replace(best, first_cause=True, detail=detail)

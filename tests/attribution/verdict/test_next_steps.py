@@ -302,3 +302,11 @@ def test_a_quoted_line_of_the_script_is_whole_and_without_slurms_directory(make)
     v = make.judge(line, attempt=make.attempt(exit_code=127, nodes=("n2",)))
     assert "its log says: slurm_script: line 4: pyhton: command not found" in v.summary
     assert "…" not in v.summary
+
+
+def test_a_message_in_another_language_has_the_advice_of_the_english_one(make):
+    line, english = "cp: a: Plattenplatz erschöpft", "cp: a: Disk quota exceeded"
+    detail = {"role": "root", "first_cause": True, "domains": ["user_program"], "english": english}
+    step = make.judge(make.finding("disk_full", message=line, detail=detail)).next_step
+    assert "quota -s" in step
+    assert line in step
