@@ -310,3 +310,18 @@ def test_a_message_in_another_language_has_the_advice_of_the_english_one(make):
     step = make.judge(make.finding("disk_full", message=line, detail=detail)).next_step
     assert "quota -s" in step
     assert line in step
+
+
+def test_a_dead_worker_of_a_pool_is_not_called_a_victim_of_memory_that_is_ruled_out(make):
+    detail = {"role": "root", "first_cause": True, "domains": ["user_program"], "exception": "BrokenProcessPool"}  # fmt: skip
+    line = "BrokenProcessPool: A process in the process pool was terminated abruptly"
+    step = make.judge(make.finding("python_exception", message=line, detail=detail)).next_step
+    assert "mostly" not in step
+    assert "Unless the report rules out memory" in step
+
+
+def test_what_slurm_writes_into_the_log_is_not_the_jobs_own_report(make):
+    line = "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM Killed."
+    detail = {"role": "end", "first_cause": True}
+    v = make.judge(make.finding("slurm_oom", message=line, detail=detail), attempt=make.attempt(exit_code=1))
+    assert "the job itself" not in v.summary

@@ -755,7 +755,7 @@ def test_what_the_program_asked_for_needs_no_watched_node(make):
     printed = make.finding("host_oom", message="slurmstepd: error: Detected 1 oom_kill event", detail={"role": "root", "first_cause": True})  # fmt: skip
     v = make.judge(printed, attempt=make.attempt(nodes=("n2",)), watched={})
     assert v.cause == "oom_host"
-    assert "reported only by the job itself" in v.summary
+    assert "reported only by Slurm in the job's log" in v.summary
     assert "nobody watched" not in v.summary
 
 
