@@ -332,7 +332,8 @@ def of_findings(
 ) -> Claim:
     """The claim of job-side findings, the strongest given first."""
     first = found[0]
-    node = _named_node(view, first.event)
+    shortage = first.signature is findings.named("licences_taken")  # nothing is broken: others hold them
+    node = None if shortage else _named_node(view, first.event)
     times = [t for f in found if (t := findings.error_at(f.event)) is not None]
     return Claim(
         cause=cause,
@@ -345,6 +346,7 @@ def of_findings(
         cap=_hint_cap(view, cause, node),
         n_sources=1,
         words=first.event.message or first.signature.words,
+        domain=records.Domain.UNKNOWN if shortage else None,
     )
 
 

@@ -181,11 +181,12 @@ def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     """What to do about the program's own error, if its words or the way it ended show that; else empty."""
     if winner.cause not in ("user_error", "rank_killed", taxonomy.UNKNOWN):
         return ""
-    own = [e.message for e in winner.evidence]
-    beside = [f.event.message for f in view.findings] if winner.by_elimination else []
-    text = "\n".join([winner.words, *own, *beside])
+    beside = [f.event for f in view.findings] if winner.by_elimination else []
+    # The same message in another language has the same advice.
+    lines = [(e.message, str(e.detail.get("english") or e.message)) for e in (*winner.evidence, *beside)]
+    text = "\n".join([winner.words, *(words for _, words in lines)])
     if step := findings.advice(text):
-        message = phrases.clean(next((m for m in (*own, *beside) if findings.advice(m)), ""))
+        message = phrases.clean(next((m for m, words in lines if findings.advice(words)), ""))
         if message:
             return f"{step}. Its log says: {message}."
         by_code = winner.words.startswith(_BY_CODE) and not view.signal and winner.cause != "rank_killed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
@@ -44,7 +45,8 @@ def _of_winner(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     text = _filled_in(happened, winner.node, winner.device, noun)
     if winner.words and by_job_side:
         words = f"{phrases.clean(winner.words)}{_unseen(view, winner)}"
-        return phrases.sentence(f"{text} (reported only by the job itself: {words})")
+        by = "Slurm in the job's log" if _OF_SLURM.match(words) else "the job itself"
+        return phrases.sentence(f"{text} (reported only by {by}: {words})")
     if winner.words:
         what = phrases.device_of_node(winner.device, winner.node) if winner.device else winner.node
         text = f"{what if winner.node else 'the job'} {phrases.clean(winner.words)}"
@@ -208,6 +210,7 @@ def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     return phrases.sentence(felt + " and ".join(parts))
 
 
+_OF_SLURM = re.compile(r"slurm(?:step)?d\b")
 _CHAINED = {"raised_as": "which it raised on as", "caused_by": "caused by"}
 
 

@@ -48,6 +48,15 @@ _USER = re.compile(
 )
 """Name and password as curl and wget take them; to other commands such an option is a user's and a group's number."""
 _CLIENTS = ("curl", "wget")
+_USER_OF_ANY = re.compile(
+    r"(?P<name>(?<!\S)(?:-u|--user)[ \t=]{1,8}[A-Za-z][\w.@-]{0,63}:)(?=[^\s:]{0,64}\d)(?=[^\s:]{0,64}[A-Za-z])[^\s:\"'/]{8,128}(?!\S)"
+)
+"""To another command such a word is a name and a password if it looks like one; a group's name seldom does."""
+_ORACLE = re.compile(
+    r"(?P<name>\b(?:sqlplus|expdp|impdp|sqlldr|rman)(?:[ \t]{1,8}(?:-\w{1,8}|target)){0,4}[ \t]{1,8}(?:userid=)?[A-Za-z][\w$#]{0,63}/)"
+    r"(?:\"[^\"\n]+\"?|[^\s@/\"'.*]{1,128}(?=@|\s|$)|[^\s@/\"'*]{1,128}(?=@\S))"
+)
+"""Name and password of Oracle's commands."""
 _WANDB_LOGIN = re.compile(
     r"(?P<name>\bwandb[ \t]{1,8}login(?:[ \t]{1,8}--?[\w-]{1,32}(?:=\S{0,256}|[ \t]{1,8}https?://\S{0,256})?){0,8}[ \t]{1,8}[\"']?)"
     r"(?P<value>(?=[\w-]{0,64}\d)[\w-]{20,})"
@@ -148,7 +157,7 @@ _STAGES = frozenset((
 
 
 _SIGNS = (
-    "pass", "pw", "secret", "cred", "key", "token", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "login", "mysql", "mariadb", "-----",
+    "pass", "pw", "secret", "cred", "key", "token", "sig", "amz", "authoriz", "bearer", "basic", "curl", "wget", "login", "mysql", "mariadb", "-----", "-u ", "--user", "sqlplus", "expdp", "impdp", "sqlldr", "rman",
     "://", ":\\/\\/", "cookie", *_FOREIGN, *secret_forms.SIGNS,
 )  # fmt: skip
 """One of these, in small letters, is in every text that a pattern here changes, but for a line of a PEM key: most text has none."""
@@ -168,7 +177,7 @@ def _masked(text: str) -> str:
         text = _PEM.sub(_of_pem, _PEM_LINE.sub(MASK, _PEM_END.sub(MASK, text)))
     users = [_USER, _COOKIE_OPTION] if any(client in text for client in _CLIENTS) else []
     text = _IN_URL.sub(f"{MASK}@", text)
-    for pattern in (_IN_QUERY, _HEADER, _COOKIE, _COOKIES, _BEARER, _BASIC, *users):
+    for pattern in (_IN_QUERY, _HEADER, _COOKIE, _COOKIES, _BEARER, _BASIC, *users, _USER_OF_ANY, _ORACLE):
         text = pattern.sub(rf"\g<name>{MASK}", text)
     for pattern in (_WANDB_LOGIN, _OPTION_P):
         text = pattern.sub(_of_command, text)

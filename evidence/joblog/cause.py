@@ -16,7 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, precedence, progress, teardown, unexplained_end
+from probing_cluster.evidence.joblog import (
+    chain,
+    grammar,
+    locales,
+    precedence,
+    progress,
+    teardown,
+    unexplained_end,
+)
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import sentences
 from probing_cluster.evidence.joblog.messages import gpu_hardware, licences, unreached
@@ -35,7 +43,7 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_MANY_LINES, _ANNOUNCED_LINES, _TERMINATED_CODE = 20, 3, 143
+_MANY_LINES, _ANNOUNCED_LINES = 20, 3
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 
@@ -124,8 +132,9 @@ class CauseCandidates:
             if self.best is not None and best is not None and precedence.refuted(best, finding):
                 self._note(self.best, survived=True)
             self.best = len(self.held) - 1
-            if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
-                self._take_signal(finding.line)
+            if (sent := unexplained_end.signal_before(finding, self.held[:-1])) is not None:
+                self.held[sent] = replace(self.held[sent], role=LineRole.EXIT)
+                self.best = sent
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
             self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
@@ -143,15 +152,6 @@ class CauseCandidates:
         self._exited = True
         if self.best is not None:
             self._clear(self.best, "script_went_on")
-
-    def _take_signal(self, line: int) -> None:
-        """A process died of SIGTERM: an earlier line that reports the signal is the first cause."""
-        for i, earlier in enumerate(self.held[:-1]):
-            near = line - earlier.line <= unexplained_end.SIGNAL_LINES and not earlier.detail.get("survived")
-            if near and earlier.kind == "process_terminated" and earlier.role is LineRole.OBSERVATION:
-                self.held[i] = replace(earlier, role=LineRole.EXIT)
-                self.best = i
-                return
 
     def _next_job(self, finding: JobFinding) -> None:
         """Jobs that append to one log: lines before another job's end belong to that job."""
@@ -389,7 +389,7 @@ class CauseCandidates:
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
             best = unexplained_end.with_endless(best, self.held)
-            detail = chain.with_raised(best, self.held).detail
+            detail = {**chain.with_raised(best, self.held).detail, **locales.translation(best.message)}
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}
             self.held[self.best] = replace(best, first_cause=True, detail=detail)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from probing_cluster.core import sanitize
 from probing_cluster.core.sanitize import literals
 
 _ERRORS = {
@@ -246,3 +247,9 @@ def english(text: str) -> str:
     if loader := _LOADER.match(text):
         return f"{loader['program']}: error while loading shared libraries: {loader['library']}: cannot open shared object file: No such file or directory"
     return text
+
+
+def translation(message: str) -> dict[str, str]:
+    """The field with the English form of a message in another language; none of an English one."""
+    words = english(message)
+    return {} if words == message else {"english": sanitize.clean(words, 1024)}

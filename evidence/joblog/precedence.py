@@ -12,6 +12,7 @@ from dataclasses import replace
 from probing_cluster.core import digits
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import links
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _CLOCKS_DIFFER_S = 60
@@ -38,9 +39,7 @@ _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 """Ends that the signal of another process may explain."""
 _CRASHES = frozenset({"segfault", "bus_error", "process_crashed"})
 """Deaths that no lost peer orders, as it does an abort or a kill."""
-_SUMMED_UP_LINES = 1_000
-_REASON_LINES = 8
-_RESULT_LINES = 3
+_SUMMED_UP_LINES, _REASON_LINES, _RESULT_LINES = 1_000, 8, 3
 _ALLOCATOR = re.compile(r"Tried to allocate \d")
 _BARE_MEMORY = re.compile(r"CUDA error: out of memory\W*$")
 _SOURCE_LINES = 2_000
@@ -252,6 +251,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     died = best.role is LineRole.EXIT and best.kind in grammar.SIGNAL_DEATH_KINDS
     if new.detail.get("follows") == best.line or (died and _only_passes_on(new)):
         return False
+    if best.detail.get("handled") is True and links.lacks_file_of(new.message, best.message):
+        return False  # it was not handled, whatever the script's next heading says
     if best.message.startswith("Error in rule ") and new.message.startswith("WorkflowError:"):
         return False  # Snakemake's sum of its rules' errors
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")

@@ -19,6 +19,7 @@ KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 """Ends that do not name their reason."""
 SIGNAL_LINES = 1_000
 """A launcher reports a signal at most so many lines before its ranks do."""
+_TERMINATED_CODE = 143
 _INTERRUPTED_LINES, _FAREWELL_LINES = 40, 80
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
@@ -243,6 +244,22 @@ def followed(finding: JobFinding, held: Sequence[JobFinding]) -> int | None:
     line = finding.detail.get("follows")
     first = next((f for f in held if f.line == line), None) if line is not None else None
     return None if first is None else max(i for i, f in enumerate(held) if f.message == first.message)
+
+
+def signal_before(last: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of the line that reports the SIGTERM of which `last` died, or that ended what should have written the file it lacks; None without one."""
+    by_term = last.detail.get("terminated") or last.detail.get("exit_code") == _TERMINATED_CODE
+    for i, earlier in enumerate(held):
+        if earlier.kind != "process_terminated" or earlier.role is not LineRole.OBSERVATION:
+            continue
+        # Once a task has ended, its launcher ends the others.
+        lacked = last.detail.get("follows") == earlier.line and all(
+            f.role is not LineRole.EXIT for f in held[:i]
+        )
+        near = last.line - earlier.line <= SIGNAL_LINES and not earlier.detail.get("survived")
+        if near and (by_term or lacked):
+            return i
+    return None
 
 
 def sums_up(finding: JobFinding) -> bool:

@@ -333,6 +333,24 @@ def test_which_of_two_errors_is_the_cause(above: list[str], below: str, wanted: 
     assert lines[found.line - 1] == (wanted or below)
 
 
+@pytest.mark.parametrize(
+    ("complaint", "death", "n"),
+    [
+        ("cat: tuning.txt: No such file or directory", "run.sh: line 9: 812 Segmentation fault ./relax", 1),
+        ("head: cannot open 'tuning.txt' for reading: No such file or directory", "run.sh: line 9: 812 Killed ./relax", 1),
+        ("wc: tuning.txt: Datei oder Verzeichnis nicht gefunden", "srun: error: n1: task 0: Aborted", 1),
+        ("cat: tuning.txt: No such file or directory", "run.sh: line 9: 812 Segmentation fault ./relax in/tuning.txt", 0),
+        ("cp: cannot stat 'tuning.txt': No such file or directory", "run.sh: line 9: 812 Segmentation fault ./relax", 0),
+        ("cat: tuning.txt: No such file or directory", "srun: error: n1: tasks 0-3: Killed", 0),
+    ],
+)  # fmt: skip
+def test_a_file_that_a_script_only_reads_kills_no_later_program(complaint: str, death: str, n: int) -> None:
+    """Unless the program takes that file, or srun ends the other tasks."""
+    lines = [complaint, death]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert found.line == n + 1
+
+
 SUCCEEDED = (
     "torch.distributed.elastic.agent.server.api: [INFO] Local worker group finished (WorkerState.SUCCEEDED). Waiting 300 seconds for other agents to finish",
     "[2024-04-22 23:11:09,475] [INFO] [launch.py:350:main] Process 1383784 exits successfully.",

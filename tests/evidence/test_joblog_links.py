@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader
-from probing_cluster.evidence.joblog.last_errors import links
+from probing_cluster.evidence.joblog.last_errors import links, unnamed
 
 EXITED = "srun: error: c7: task 0: Exited with exit code 1"
 WORK = [f"step {n}/900 loss {9.5 - n / 100:.2f}" for n in range(1, 12)]
@@ -316,3 +316,68 @@ def test_a_process_that_the_script_killed_itself_is_no_failure() -> None:
     assert first(*lines) is None
     assert first("Out of memory: Kill process 3310 (viewer)", *lines[1:]) is not None
     assert first(lines[0].replace("3310", "3311"), *lines[1:]) is not None
+
+
+@pytest.mark.parametrize(
+    ("died", "linked"),
+    [
+        (["srun: error: n1: task 0: Terminated", "srun: Force Terminated StepId=71.0"], True),
+        (["run.sh: line 4: 812 Terminated    python3 fold.py"], True),
+        (["run.sh: line 4: 812 Aborted    python3 fold.py"], True),
+        (["run.sh: line 4: 812 File size limit exceeded    ./fold"], True),
+        (["run.sh: line 4: 812 Terminated    ./start_server"], False),
+        (["srun: error: n1: task 1: Aborted (core dumped)"], False),
+        (["srun: error: n1: task 3: Exited with exit code 1", "srun: error: n1: tasks 0-2: Terminated"], False),
+    ],
+)  # fmt: skip
+def test_a_stage_that_a_signal_ended_did_not_write_the_next_ones_file(died: list[str], linked: bool) -> None:
+    """A script ends its own servers, and srun the tasks beside one that failed; a rank's own error may follow its abort."""
+    lines = [
+        "fold",
+        *died,
+        "score",
+        *traceback("FileNotFoundError: [Errno 2] No such file or directory: 'fold.pdb'"),
+    ]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.line == 2) is linked
+
+
+MISSING = "FileNotFoundError: [Errno 2] No such file or directory: 'raw/in.npy'"
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        ["[2/5] unpack", "[3/5] index", "[4/5] shuffle", "[5/5] fit"],
+        ["== unpack", "== index", "== shuffle", "== sort", "== merge", "== fit"],
+        ["Stage 2/3: index", "Stage 3/3: fit"],
+    ],
+)
+def test_headings_of_stages_are_no_work(headings: list[str]) -> None:
+    """Neither between a failed download and what is missing, nor between two errors of one file."""
+    for failed in "curl: (6) Could not resolve host: data.example.org", "cp: cannot stat '/pool/raw/in.npy': No such file or directory":  # fmt: skip
+        assert first("load", failed, *headings, *traceback(MISSING)) == failed
+
+
+@pytest.mark.parametrize("line", ["[3/5] index: 40 files", "epoch 3/90 loss 0.4", "12/400 [00:01<00:30]"])
+def test_a_programs_counters_are_no_headings(line: str) -> None:
+    assert not unnamed.is_heading(line)
+
+
+@pytest.mark.parametrize("words", ["resume from checkpoint", "continue", "second stage"])
+def test_an_error_of_the_same_file_was_not_handled_whatever_the_next_heading_says(words: str) -> None:
+    full = "OSError: [Errno 122] Disk quota exceeded: 'ck/part.pt'"
+    lost = "FileNotFoundError: [Errno 2] No such file or directory: 'ck/part.pt'"
+    assert first(*traceback(full), words, *traceback(lost)) == full
+    other = "FileNotFoundError: [Errno 2] No such file or directory: 'eval/b.csv'"
+    if words != "second stage":
+        assert first(*traceback(full), words, *traceback(other)) == other
+
+
+@pytest.mark.parametrize(("program", "linked"), [("/u/a/./relax", True), ("./relax", True), ("relax", False)])
+def test_a_relative_program_that_slurm_does_not_find_follows_from_a_failed_cd(
+    program: str, linked: bool
+) -> None:
+    cd = "/var/spool/slurmd/job00031/slurm_script: line 5: cd: /u/a/run2: No such file or directory"
+    step = f"slurmstepd-n1: error: execve(): {program}: No such file or directory"
+    assert first(cd, step, "srun: error: n1: task 0: Exited with exit code 2") == (cd if linked else step)

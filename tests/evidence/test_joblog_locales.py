@@ -98,3 +98,10 @@ def test_the_sieve_lets_other_languages_through() -> None:
     text = "eins\nzwei\ncp: x: Auf dem Gerät ist kein Speicherplatz mehr verfügbar\n".encode()
     found = list(classify.classify_stream(text.splitlines(keepends=True), "joblog"))
     assert [(f["line"], f["kind"]) for f in found] == [(3, "disk_full")]
+
+
+def test_the_first_cause_has_its_message_in_english() -> None:
+    (found,) = reader.read(["cp: Fehler beim Schreiben von 'a': Auf dem Gerät ist kein Speicherplatz mehr verfügbar"])  # fmt: skip
+    assert str(found.detail["english"]).endswith("No space left on device")
+    (plain,) = reader.read(["cp: error writing 'a': No space left on device"])
+    assert "english" not in plain.detail

@@ -41,6 +41,11 @@ _OF_STEPS = re.compile(r"\s*(?:srun|slurmstepd[\w.-]{0,64}): ")
 """Slurm's own lines about a step's tasks: after its limit they report SIGTERM and SIGKILL."""
 _ENDED_BY_SHELL = re.compile(r": line \d{1,7}: +\d{1,10} (?:Killed|Terminated)\b(?!.{0,40}\bsrun\b)")
 """The shell's line about another command of the script that a signal ended."""
+_LACKS_FILE = re.compile(
+    r"(?!.*(?:can't open file|command not found|cannot execute|shared object|(?:^|[\s'\"`:=(])/(?:dev|proc|sys|etc|usr|opt)/))"
+    r".*(?:No such file or directory|[Dd]oes(?: not|n't) exist|: Cannot (?:stat|open)\b|Exiting with failure status)"
+)
+"""A later command misses a file that the step may have had to write; its program, or a part of the node, is none."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Roles of findings that report a failure; Slurm's lines about a cancellation do not."""
 
@@ -209,10 +214,15 @@ def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if first is None or not step or not (ended or code):
         return
     errors = [f for f in (*view.findings, *view.further_errors) if f.signature.role in _EXPLAINING]
-    if _killed_later(view, first, killed=_KILL in ended) if ended else errors:
-        return  # the script went on, and a later command failed or was killed
-    beside = any(not _OF_STEPS.match(f.event.message) for f in errors)
-    sure = _BY_OTHER_CODE if beside or not ended else _OTHER_LIMIT
+    if ended:
+        if _killed_later(view, first, killed=_KILL in ended):
+            return  # the script went on, and a later command was killed
+        beside = any(not _OF_STEPS.match(f.event.message) for f in errors)
+        sure = _BY_OTHER_CODE if beside else _OTHER_LIMIT
+    else:
+        if not all(_LACKS_FILE.match(f.event.message) for f in errors):
+            return  # the script went on, and a later command failed by itself
+        sure = _OTHER_LIMIT if errors else _BY_OTHER_CODE
     hung = any(f.signature.onset for f in view.findings) or view.left_waiting
     yield claims.Claim(
         cause="time_limit",
@@ -220,7 +230,7 @@ def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         weight=min(0.6 if hung else sure, _beside_lost_gpu(view), _beside_a_stall(view)),
         at=view.end_at,
         rule="scheduler",
-        evidence=(first,),
+        evidence=(first, *([] if ended else (f.event for f in errors[:1]))),
         cap=records.Confidence.LIKELY,
         sentence=f"Step {step} of the job reached its own time limit (srun --time), not the job's",
         next_step="Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. More time for the job would not help",

@@ -9,7 +9,13 @@ import re
 
 from probing_cluster.evidence.joblog import locales, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.last_errors import no_errors, own_errors, own_errors_of_tools, sentences
+from probing_cluster.evidence.joblog.last_errors import (
+    lines_behind,
+    no_errors,
+    own_errors,
+    own_errors_of_tools,
+    sentences,
+)
 from probing_cluster.evidence.joblog.messages import languages
 
 _FORMS = re.compile(own_errors.either((*own_errors.LOGGERS, *own_errors_of_tools.TOOLS)))
@@ -29,15 +35,16 @@ _OF_LOGGER = re.compile(
 """Behind the time: the logger's names, none of which is a level, the level of an error, and a message that is no number."""
 _BETTER = re.compile(r"[\s|:,\])\[(<-]{0,6}(?:INFO|DEBUG|NOTICE|NOTE|TRACE|VERBOSE|WARN(?:ING)?)\b")
 """Behind the time: the level of a note."""
-_ENDED_BY_SIGNAL = re.compile(
-    r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
-)
+_OTHER_SIGNALS = r"Hangup|Alarm clock|Quit|User defined signal [12]|(?:File size|CPU time) limit exceeded|(?:Profiling|Virtual) timer expired"
+_ENDED_BY_SIGNAL = re.compile(rf"(?:Terminated|(?P<other>{_OTHER_SIGNALS}))(?: \(core dumped\))?\.?$")
 """A shell's message that a signal ended its child, alone on the line or after a progress bar that it cut."""
-_CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminated\b")
+_CHILD_ENDED = re.compile(
+    rf"\S{{1,200}}: line \d{{1,9}}: {{1,4}}\d{{1,10}} (?:Terminated|(?P<other>{_OTHER_SIGNALS}))(?!\S)"
+)
 """The same for a child of the shell's script."""
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _RACE = "ThreadSanitizer: "
-_SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
+_SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|limit exceeded|timer expired")
 _NO_ERROR = re.compile(own_errors.either(no_errors.HARMLESS), re.IGNORECASE)
 
 
@@ -72,6 +79,12 @@ def is_race(finding: JobFinding) -> bool:
     return finding.kind == "program_error" and _RACE in finding.message
 
 
+def kills_nothing(found: JobFinding, death: str) -> bool:
+    """Whether `found` is no reason for the death by a signal in the line `death`."""
+    missing = found.kind == "command_not_found" or lines_behind.only_read(found.message, death)
+    return missing or is_race(found)
+
+
 def find(record: Record) -> JobFinding | None:
     """The finding of a line that calls itself an error; it ended the program only if hardly anything follows."""
     text = record.text.strip()
@@ -93,8 +106,9 @@ def find(record: Record) -> JobFinding | None:
         detail = {"handled": True, "goes_on": True} if _RACE in text else detail
         return make(languages.FACTS, "program_error", record, role=role, detail=detail)
     bar = _BAR_CUT.match(text)
-    if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or _CHILD_TERMINATED.match(text):
-        ended = _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)
+    child = _CHILD_ENDED.match(text)
+    if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or child:
+        ended = child or _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)
         kind = "process_crashed" if ended and ended["other"] else "process_terminated"
         return make(languages.FACTS, kind, record, role=LineRole.EXIT)
     return None
@@ -121,6 +135,7 @@ TRIGGERS = (
         "Alarm clock",
         "User defined signal",
         "size limit exceeded",
+        "CPU time limit exceeded",
         "timer expired",
     ),
     *locales.TRIGGERS,

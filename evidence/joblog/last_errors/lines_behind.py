@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog import locales, progress
 
 _STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
@@ -34,6 +34,11 @@ _FILE_TOOL = re.compile(
     r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
 )
 """Complaints of a script's file commands. If the script reports later that it is done, they did not matter."""
+_READER = re.compile(
+    r"(?:/\S{0,80}/)?(?:cat|head|tail|wc|[ef]?grep|sed|g?awk|sort|cut|uniq|diff|stat|du|file|readlink|chmod|touch|source): (?P<what>.{1,600}): No such file or directory$"
+)
+"""Complaints of commands that only look at a file; a script looks at what may not be there."""
+_NAME = re.compile(r"[\w.-]{1,200}(?=['\"’]?(?: for reading)?$)")
 _WORKS = re.compile(
     r"\+{1,4} (?!(?:export|unset|set|echo|printf|exit|return|rm|cp|mv|date|cd|module|sync|kill|wait|sleep|trap|conda|deactivate|true|:|\[{1,2}|\w{1,60}=)(?:\s|$|=))\S"
 )
@@ -63,6 +68,13 @@ def is_dump(message: str) -> bool:
 def is_of_file_tool(message: str) -> bool:
     """Whether a script's file command complains."""
     return _FILE_TOOL.match(message) is not None
+
+
+def only_read(message: str, death: str) -> bool:
+    """Whether a command that only looks at files misses one in `message`, and `death`, the shell's or a launcher's line about a signal, does not name it."""
+    found = _READER.match(locales.english(message))
+    name = found and _NAME.search(found["what"])
+    return name is not None and name[0] not in death
 
 
 def traces_work(text: str) -> bool:

@@ -105,6 +105,13 @@ def _files(text: str, *, lacked: bool = False) -> set[str]:
     return names
 
 
+def lacks_file_of(message: str, earlier: str) -> bool:
+    """Whether `message` reports that a file is missing which the error `earlier` names."""
+    if not _LACKS_FILE.search(locales.english(message)):
+        return False
+    return not _files(message).isdisjoint(_files(earlier))
+
+
 def _repository(path: str) -> set[str]:
     name = path.rstrip("/").rpartition("/")[2].removesuffix(".git")
     return {f"repository {name}", _package(name)}
@@ -179,7 +186,7 @@ class Complaints:
 
     def add(self, found: JobFinding) -> None:
         """Remember `found` if its command should have brought something."""
-        names = _brought(locales.english(found.message), self._recent)
+        names = _brought(locales.english(found.message), self._recent) | unnamed.of_death(found)
         if names and found.line not in (earlier.line for earlier, _ in self._held):
             self._held.append((found, names))
 
@@ -193,7 +200,7 @@ class Complaints:
             return None
         if found.kind != "command_not_found":
             self._closed.append(reason.line)
-        return replace(reason, role=LineRole.ROOT)
+        return reason if unnamed.of_death(reason) else replace(reason, role=LineRole.ROOT)
 
     def died(self, found: JobFinding) -> None:
         """Remember the death of a command: what it should have written may be missing."""
@@ -233,7 +240,7 @@ class Complaints:
                 # A program that worked in between may have removed the file, or should have written it.
                 of_file = all(name.startswith(("path ", "file ")) for name in common)
                 between = islice(reversed(self._recent), found.line - earlier.line) if of_file else ()
-                if any(map(progress.is_progress, between)):
+                if any(progress.is_progress(text) and not unnamed.is_heading(text) for text in between):
                     return None
                 names |= _brought(message, self._recent)  # missing because of `earlier`, too
                 return earlier

@@ -360,12 +360,12 @@ class TrailingErrors:
         return self._outlived.get(_NAMES.sub("", message)[:_WORDS_CHARS], 0) >= _OFTEN
 
     def died(self, found: JobFinding) -> None:
-        """A process died by a signal. A missing command does not cause that (the shell exits with 127), except for tasks that srun kills; a data race is less than the crash."""
+        """A process died by a signal. A missing command does not cause that (the shell exits with 127), except for tasks that srun kills; a data race or a file that was only read is less than the crash."""
         of_step = found.kind == "oom_kill_suspected" and found.message.startswith("srun: ")
         if found.kind not in grammar.SIGNAL_DEATH_KINDS or of_step:
             return
         self._dead = True
-        if self._last is not None and (self._last.kind == "command_not_found" or self._is_race_held()):
+        if self._last is not None and error_line.kills_nothing(self._last, found.message):
             self._last = None
         weak = self._weak
         if weak is not None and (

@@ -38,6 +38,8 @@ _OTHER_REASON = re.compile(
 """Why a file could not be opened although it may exist; parts of the node, which no command of a job brings."""
 _OPENED = re.compile(r"can't open file ['\"]/")
 """Python names the script that it does not find with the directory in which it is."""
+_NOT_HERE = re.compile(r"\bexecve\(\): (?:/\S{0,300}/)?\.{1,2}/\S{1,300}: No such file")
+"""Slurm's step daemon looked for a program in the directory of the script, by a relative path."""
 _ABSOLUTE = re.compile(r"(?:^|[\s'\"‘`:=(])/\w")
 _OF_SHELL = re.compile(r"^\S{1,300}: (?:line )?\d{1,6}: ")
 _NO_MODULE = re.compile(r"No module named ['\"]?\w{1,80}(?![\w.])")
@@ -73,6 +75,17 @@ _DIED = re.compile(
     r"(?:.{0,300}: line \d{1,9}: {1,4}\d{1,10} |(?:srun|mpirun|mpiexec)\b|forrtl: |Program received signal |Segmentation fault)(?!.{0,600}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
 )
 """The shell, a launcher or a runtime reports the death of a command that is no helper by its name."""
+_OF_SCRIPT = re.compile(r".{0,300}: line \d{1,9}: {1,4}\d{1,10} ")
+_ENDED_BY_SCRIPT = re.compile(
+    r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama|daemon|jupyter|ssh|tunnel|proxy|broker|worker|agent|\btimeout\b",
+    re.IGNORECASE,
+)
+"""What a script itself starts beside its work, and ends when that is done."""
+_HEADING = re.compile(
+    r"\s{0,4}(?:(?:[=#*>~+-]{2,20}|[=#*>]) ?)?(?:(?:[Ss]tage|[Ss]tep|[Pp]hase|[Pp]art|STAGE|STEP|PHASE|PART) )?[\[(]?[1-9]\d? ?(?:/|of) ?[1-9]\d?[\])]?[ :.-]{0,4}[A-Za-z]\D{0,60}$"
+    r"|\s{0,4}[=#*>~+-]{2,20} ?[A-Za-z]\D{0,60}$"
+)
+"""A script's heading of a stage; it names no other number, as a program's progress does."""
 _REST = re.compile(
     r"Calls: |In addition: |Image {4,}PC|\S{1,60}\s{2,}[\dA-F]{8,16}\s|Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
 )
@@ -99,15 +112,21 @@ def brings(text: str, *, named: bool) -> set[str]:
 
 
 def of_death(found: JobFinding) -> set[str]:
-    """What may be missing after a command of the script died of a signal. An abort may be reported before the rank's own error."""
-    died = found.role is LineRole.EXIT and found.kind in grammar.SIGNAL_DEATH_KINDS
-    if not died or found.kind == "process_aborted" or not _DIED.match(locales.english(found.message)):
+    """What may be missing after a command of the script died of a signal. A launcher may report an abort before the rank's own error."""
+    died = found.kind in grammar.SIGNAL_DEATH_KINDS and found.role is LineRole.EXIT
+    message = locales.english(found.message)
+    if not (died or found.kind == "process_terminated") or not _DIED.match(message):
         return set()
-    return {_FILE, _ELSEWHERE, _SCRIPT, _DATA}
+    if found.kind == "process_aborted" and not _OF_SCRIPT.match(message):
+        return set()
+    ended = found.kind == "process_terminated" and _ENDED_BY_SCRIPT.search(message)
+    return set() if ended else {_FILE, _ELSEWHERE, _SCRIPT, _DATA}
 
 
 def lacks(found: JobFinding, message: str) -> set[str]:
     """What the program that printed `message` lacks, as far as no other reason than its absence is known."""
+    if found.kind == "slurm_launch_failed" and _NOT_HERE.search(message):
+        return {_FILE}
     if found.kind not in _KINDS or "user_program" not in found.domains or _OTHER_REASON.search(message):
         return set()
     if found.rank is not None or found.labelled:
@@ -131,6 +150,12 @@ def beside_from(recent: Reversible[str], line: int) -> int:
     return line - _LINES
 
 
+def is_heading(text: str) -> bool:
+    """Whether the line only announces the next stage of a script."""
+    return _HEADING.match(text) is not None
+
+
 @lru_cache(maxsize=4 * _LINES)
 def _is_other(text: str) -> bool:
-    return not (lines_behind.is_silent(text) or _REST.match(text) or error_line.is_error(text))
+    silent = lines_behind.is_silent(text) or is_heading(text)
+    return not (silent or _REST.match(text) or error_line.is_error(text))

@@ -6,7 +6,15 @@ import re
 from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, mention
-from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, USER, JobFinding, JoblogContext, LineRole, Record, make  # fmt: skip
+from probing_cluster.evidence.joblog.grammar import (
+    ALL_DOMAINS,
+    USER,
+    JobFinding,
+    JoblogContext,
+    LineRole,
+    Record,
+    make,
+)
 from probing_cluster.evidence.joblog.messages import gloo, languages, nccl, process, python, rules, slurm
 
 FACTS = {
@@ -24,11 +32,10 @@ _ABOUT = re.compile(
     r"|process rank (?P<noticed>\d{1,8}) with PID (?P<npid>\d{1,10}) on node (?P<nhost>\S{1,253})(?: exited on)?$"
 )
 """The first line of a message whose later line tells how the process ended."""
-_ABOUT_LINES = 4
+_ABOUT_LINES, _STACK_LINES, _COMPONENT_LINES, _SIGKILL = 4, 12, 60, "9"
 _ON_SIGNAL = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?:(?P<pid>\d{1,18})|\S{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
-_SIGKILL = "9"
 _PALS = re.compile(
     r"(?P<host>[\w.-]{1,253}): rank (?P<rank>\d{1,8}) (?:died from signal (?P<signal>\d{1,3})\b|exited with code (?P<code>\d{1,3})$)"
 )
@@ -38,9 +45,7 @@ _OUTSIDE = re.compile(
     r"|Open MPI has detected that a parameter given to a command line$"
 )
 """The program called MPI before MPI_Init or after MPI_Finalize: MPICH's and Open MPI's messages."""
-_MVAPICH = re.compile(
-    r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)"
-)
+_MVAPICH = re.compile(r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)")  # fmt: skip
 _SIGNAL = re.compile(
     r"=\s{1,8}KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|(?:^|\s)(?:exited on )?signal (?P<wrapped>\d{1,3}) \("
 )
@@ -71,7 +76,6 @@ _PMI = re.compile(
     re.IGNORECASE,
 )
 """The part of MPI's error stack that asks the launcher for the process's rank; a descriptor that the process itself does not have."""
-_STACK_LINES = 12
 _NO_PMI = "MPI could not start: the program found no PMI of its kind, or had closed its connection. It was mostly started by a launcher that its MPI was not built for (see srun --mpi)."
 _MPICH = re.compile(
     r"(?:^|MPICH ERROR \[Rank (?P<rank>\d{1,8})\] .{0,160} - Abort\(-?\d{1,10}\)(?: \(rank .{1,40}\))?: )MPIDI?_CRAY_\w{1,40}: \S"
@@ -143,7 +147,6 @@ _LAYERS = re.compile(
 )
 _NO_COMMON_LAYER = "Open MPI's processes chose different message layers: a node whose network adapter or library is not the others', or a setting that not all of them got."
 _COMPONENT = re.compile(r"A requested component was not found, or was unable to be opened")
-_COMPONENT_LINES = 60
 _NO_COMPONENT = (
     "MPI or PMIx was told to use a component that is not installed or cannot be loaded, and could not start."
 )

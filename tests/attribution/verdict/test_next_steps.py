@@ -92,7 +92,11 @@ def test_a_licence_server_that_is_down_or_has_none_left_is_not_the_program(make,
     """The exit code that follows accuses nobody, and the text alone is no proof."""
     detail = {"role": "root", "domains": ["system_software"], "licence": licence, "first_cause": True}
     made = unwatched(make, line_of(make, kind, "solve: no licence", **detail))
-    assert (made.cause, made.domain, made.confidence) == ("system_services", D.SYSTEM_SOFTWARE, C.POSSIBLE)
+    # Of a shortage no operator is to repair anything, on no node.
+    short = licence == "taken"
+    assert (made.cause, made.confidence) == ("system_services", C.POSSIBLE)
+    assert made.domain is (D.UNKNOWN if short else D.SYSTEM_SOFTWARE)
+    assert not (short and made.node)
     assert made.summary.startswith(words)
     assert made.next_step.startswith(step)
 
@@ -319,3 +323,26 @@ def test_a_quoted_line_of_the_script_is_whole_and_without_slurms_directory(make)
     v = make.judge(line, attempt=make.attempt(exit_code=127, nodes=("n2",)))
     assert "its log says: slurm_script: line 4: pyhton: command not found" in v.summary
     assert "…" not in v.summary
+
+
+def test_a_message_in_another_language_has_the_advice_of_the_english_one(make):
+    line, english = "cp: a: Plattenplatz erschöpft", "cp: a: Disk quota exceeded"
+    detail = {"role": "root", "first_cause": True, "domains": ["user_program"], "english": english}
+    step = make.judge(make.finding("disk_full", message=line, detail=detail)).next_step
+    assert "quota -s" in step
+    assert line in step
+
+
+def test_a_dead_worker_of_a_pool_is_not_called_a_victim_of_memory_that_is_ruled_out(make):
+    detail = {"role": "root", "first_cause": True, "domains": ["user_program"], "exception": "BrokenProcessPool"}  # fmt: skip
+    line = "BrokenProcessPool: A process in the process pool was terminated abruptly"
+    step = make.judge(make.finding("python_exception", message=line, detail=detail)).next_step
+    assert "mostly" not in step
+    assert "Unless the report rules out memory" in step
+
+
+def test_what_slurm_writes_into_the_log_is_not_the_jobs_own_report(make):
+    line = "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM Killed."
+    detail = {"role": "end", "first_cause": True}
+    v = make.judge(make.finding("slurm_oom", message=line, detail=detail), attempt=make.attempt(exit_code=1))
+    assert "the job itself" not in v.summary

@@ -113,11 +113,39 @@ def test_a_steps_limit_that_the_script_outlived_explains_no_later_error(make):
     detail = {"role": "end", "first_cause": True}
     event = make.finding("slurm_timeout", message=STEP_LIMIT, detail=detail)
     later = make.finding("python_exception", message="KeyError: 'lr'", detail={"role": "root", "domains": ["user_program"]})  # fmt: skip
-    assert make.judge(event, later, attempt=make.attempt(exit_code=1)).cause == "user_error"
+    v = make.judge(event, later, attempt=make.attempt(exit_code=1))
+    assert (v.cause, event.event_id in v.evidence) == ("user_error", True)
     other = make.finding("slurm_timeout", message=STEP_LIMIT.replace("4242", "4243"), detail=detail)
     assert make.judge(other, attempt=make.attempt(exit_code=15)).cause == "user_error"
     whole = make.judge(event, attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=60.0))
     assert "The job reached its time limit" in whole.summary
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'weights.bin'", "time_limit"),
+        ("tar: out: Cannot stat: No such file or directory", "time_limit"),
+        ("ValueError: 3 columns expected", "user_error"),
+        ("python3: can't open file '/home/u/eval.py': [Errno 2] No such file or directory", "user_error"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/opt/tool/a.cfg'", "user_error"),
+    ],
+)
+def test_a_file_missing_after_a_steps_limit_is_its_consequence(make, message, cause):
+    detail = {"role": "end", "first_cause": True, "line": 3}
+    limit = make.finding("slurm_timeout", message=STEP_LIMIT, detail=detail)
+    later = make.finding("python_exception", message=message, detail={"role": "root", "domains": ["user_program"], "line": 9})  # fmt: skip
+    v = make.judge(limit, later, attempt=make.attempt(exit_code=2))
+    assert (v.cause, v.confidence) == (cause, C.LIKELY)
+    assert limit.event_id in v.evidence
+
+
+def test_a_stage_that_died_before_the_script_ended_is_quoted(make):
+    line = "run.sh: line 4: 812 Aborted    ./fold"
+    detail = {"role": "exit", "first_cause": True}
+    died = make.finding("process_aborted", message=line, detail=detail)
+    v = make.judge(died, attempt=make.attempt(exit_code=1))
+    assert "its log says: Aborted in `./fold`" in v.summary
 
 
 def test_memory_sends_no_sigterm(make):

@@ -541,6 +541,18 @@ def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make,
     assert "the exception above it: ImportError" in v.summary
 
 
+def test_a_small_tool_that_ends_with_another_code_did_not_end_the_job(make):
+    """`grep` ends with 2 for a file that is not there; the code that it may have is not excluded."""
+    line = "grep: tuning.cfg: No such file or directory"
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    missed = make.finding("program_error", node="n2", message=line, detail=detail)
+    alone = {"nodes": ("n2",), "n_gpus": 1, "gpus": None}
+    v = make.judge(missed, attempt=make.attempt(**alone, exit_code=42))
+    assert "exited with code 42, which the complaint in its log does not cause" in v.summary
+    by_it = make.judge(missed, attempt=make.attempt(**alone, exit_code=2))
+    assert by_it.summary.startswith("The program failed by itself: grep: ")
+
+
 @pytest.mark.parametrize(
     "detail", [{"behind": 0}, {"rank": 3}], ids=["nothing came behind it", "other ranks printed more"]
 )
@@ -743,7 +755,7 @@ def test_what_the_program_asked_for_needs_no_watched_node(make):
     printed = make.finding("host_oom", message="slurmstepd: error: Detected 1 oom_kill event", detail={"role": "root", "first_cause": True})  # fmt: skip
     v = make.judge(printed, attempt=make.attempt(nodes=("n2",)), watched={})
     assert v.cause == "oom_host"
-    assert "reported only by the job itself" in v.summary
+    assert "reported only by Slurm in the job's log" in v.summary
     assert "nobody watched" not in v.summary
 
 

@@ -193,7 +193,13 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
-        words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
+        what, unlike = (
+            ("exception", "an exception does not cause")
+            if "exception" in caught.detail
+            else ("complaint", "the complaint in its log does not cause")
+        )
+        behind = f"its last line: {last}; the {what} above it" if last else what
+        words = f"{how}, which {unlike}; {behind}: {caught.message}"
     words += " (Slurm gave it no GPU)" if _quotes_another(view) else ""
     quoted = _quoted(view)
     return f"{words}; its log says: {memory_limit.quotation(view, quoted[0])}" if quoted else words
@@ -282,6 +288,9 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
 
 
 _OF_KERNEL = frozenset({"kernel_xid", "kernel_bad_page"})
+_DEATHS = frozenset({"process_aborted", "process_crashed"})
+_OF_SCRIPT = re.compile(r": line \d{1,9}: {1,4}\d{1,10} ")
+"""The shell's line about a command of its script that a signal ended."""
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
 _NOT_RUN = re.compile(
     r"(?!.*(?:\[Errno |\w(?:Error|Exception)\b|\b(?:cannot (?!execute)|can't (?!execute)|unable to |could not |failed to (?!run command))|\(publickey))"
@@ -306,9 +315,17 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
         # The script went on after an earlier one: its exit code is the last command's.
         sorted((f.event for f in view.findings if f.event.kind in _REFUSALS), key=_place, reverse=True),
         memory_limit.lines_of_other_jobs(view),
-        [e for e in (_first_cause(view),) if e is not None and e.kind == vocabulary.DIRECTORY_REPLACED],
+        [e for e in (_first_cause(view),) if e is not None and _came_before(view, e)],
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
+
+
+def _came_before(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
+    """Whether what the line reports happened while the script went on, and may have led to its end."""
+    if event.kind in _DEATHS and _OF_SCRIPT.search(event.message):
+        return not view.signal and 0 < (view.attempt.exit_code or 0) < vocabulary.BY_SIGNAL
+    at_limit = findings.step_at_its_limit(event, view.attempt.job_id)
+    return event.kind == vocabulary.DIRECTORY_REPLACED or bool(at_limit)
 
 
 def _place(event: records.HealthEvent) -> tuple[bool, int]:

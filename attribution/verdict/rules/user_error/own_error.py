@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -25,6 +26,10 @@ _AGAIN = timedelta(minutes=15)
 """A start that fails within this may have failed on its predecessor's unfinished checkpoint."""
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
 _KILL = 9
+_READER = re.compile(
+    r"(?:/\S{0,80}/)?(?:cat|head|tail|wc|[ef]?grep|sort|cut|uniq|diff|stat|du|file|readlink|chmod|touch): "
+)
+"""Complaints of commands that look at a file and end with 1 or 2."""
 _WAITED = 0.5
 """Weight of an exception for a missing answer beside a fault of a held part."""
 
@@ -114,7 +119,9 @@ def _is_alone(view: evidence_view.EvidenceView, first: records.HealthEvent) -> b
 
 
 def _ended_unlike_exception(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """True if a program alone on its node printed more after the exception and ended unlike it."""
+    """True if a program alone on its node printed more after the exception and ended unlike it, or a small tool complained that ends otherwise."""
+    if first.kind == "program_error" and _READER.match(first.message) and view.state == "FAILED":
+        return bool(view.signal) or view.attempt.exit_code not in (None, 0, 1, 2)
     if not _is_alone(view, first) or "exception" not in first.detail or not first.detail.get("behind"):
         return False
     return view.state == "FAILED" and (bool(view.signal) or view.attempt.exit_code not in (None, 0, 1))
