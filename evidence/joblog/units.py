@@ -107,6 +107,11 @@ def ends_main(text: str) -> bool:
     return _ENDS_MAIN in text
 
 
+def is_result(text: str) -> bool:
+    """Whether a program reports work that it has done."""
+    return _RESULT.match(text[:_MAX_CHARS]) is not None
+
+
 def _is_caught(text: str) -> bool:
     """Whether the line reports what the program leaves out, or tries again, because of an error."""
     return _LEFT_OUT.search(text) is not None and not _ADVICE.search(text) and not ends_main(text)
@@ -175,7 +180,7 @@ class Units:
             self.begun += _WENT_WRONG.search(text) is None
         if self.begun >= _MORE_UNITS:
             return True
-        result = _RESULT.match(text[:_MAX_CHARS]) is not None
+        result = is_result(text)
         self.resolved = self.resolved or (result and (self._caught or self._of_r))
         return self.resolved or (result and self.begun > 0)
 
