@@ -31,6 +31,16 @@ AGAIN = "torch.distributed.elastic.agent.server.api: [INFO] [default] Worker gro
 WELL = "torch.distributed.elastic.agent.server.api: [INFO] [default] worker group successfully finished."
 TAR = ["tar: ./a.log: file changed as we read it", "tar: Exiting with failure status due to previous errors"]
 TESTS = ["The following tests FAILED:", "\t 31 - grape_sum (Failed)", "Errors while running CTest"]
+NO_FIT = "Error in fit(x, start = long, tol = last,  : "
+NO_ROOM = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)"
+LOST = [*RAISED, "ConnectionResetError: [Errno 104] Connection reset by peer"]
+NOT_LOADED = [
+    "08:00 [ERROR] #7 - Download aborted. URI=https://a.example.org/vines.tar.gz",
+    "Exception: [A.cc:3] errorCode=3 URI=https://a.example.org/vines.tar.gz",
+]
+CLOSED = "tornado.iostream.StreamClosedError: Stream is closed"
+NO_DAEMON = "[n2:79] PMIX ERROR: PMIX_ERR_LOST_CONNECTION in file client/c.c at line 2"
+STEP = "slurmstepd: error: *** STEP 31.1 ON n4 CANCELLED AT 2031-07-02T08:00:00 ***"
 
 SURVIVED: dict[str, list[str]] = {
     "a step": [*NO_LAUNCH, "go.sh: step failed, trying again without n4", "z = 0", "go.sh: second step exit code 0"],
@@ -45,6 +55,17 @@ SURVIVED: dict[str, list[str]] = {
     "known failures": [*TESTS, "1 failure, all in known_failures -> accepted", "status GREEN"],
     "the script's own kill": ["viewer idle, stopping it (kill -9 4410)", KILLED, "grapes: 40 of 40 bunches", "exit 0"],
     "a bad request": [SERVED, LONG, REFUSED, SERVED, "bye"],
+    "R goes on": ["> fits <- lapply(f, function(x) try(fit(x)))", NO_FIT, "  no step helps", "> sum(ok)", "[1] 7", "> saveRDS(ok, 'ok.rds')", "> cat('bye')", "bye", "> proc.time()"],
+    "R goes on behind other output": ["R is free software", "> a <- try(fit(x))", NO_FIT, "  no step helps", "> sum(ok)", "[1] 7", "> saveRDS(ok, 'ok.rds')", "> cat('bye')", "bye", "> proc.time()"],
+    "a search": ["[size] trying batch 8 ... ok", f"[size] trying batch 16 ... {NO_ROOM}", "[size] largest batch: 8", "Results saved to out/grow7"],
+    "another reader": ["08:00:01 ERROR grow quick reader failed for field 7, using slow reader", *DIVIDED, "08:00:09 INFO grow index written, exit 0"],
+    "a thread's upload": ["Exception in thread Thread-7:", *LOST, "Retrying upload from byte 81 after exception: Resumable", "Operation completed over 1 objects/8 GiB."],
+    "another mirror": [*NOT_LOADED, "08:01 [NOTICE] Download complete: /db/vines.tar.gz", "bye"],
+    "a closed connection": ["grown.zarr in 8 s", "net.core - INFO - Connection to tcp://10.0.0.7:8 has been closed.", CLOSED, "net.batched - INFO - closed"],
+    "a lost daemon": [" total wall time 8 s", NO_DAEMON, " all ranks finalized, exit status 0"],
+    "a script's sum": ["expr: syntax error: unexpected argument '0'", "field 7: a=1", "field 7: written f7.txt, ok"],
+    "tests": ["  * Installing grape (7.1): Failed", "  * Installing grape (7.1)", "OK"],
+    "a helper's step": ["grow: done", "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", STEP, "srun: error: n4: task 0: Terminated", "helper stopped, job complete"],
 }  # fmt: skip
 
 NAMED: dict[str, tuple[list[str], str]] = {
@@ -65,6 +86,18 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "one is not known": ([*TESTS, "2 failures, one in known_failures", "status RED"], TESTS[1]),
     "a watchdog's kill": (["no progress, stopping it (kill -9 4410)", KILLED, "exit code 137"], KILLED),
     "the server failed": ([SERVED, LONG, REFUSED.replace("400 Bad Request", "500 Internal Server Error"), "bye"], LONG),
+    "R ended": (["> a <- fit(x)", NO_FIT, "  no step helps", "Calls: fit", "Execution halted"], "  no step helps"),
+    "R says no more": (["> a <- 1", "> b <- fit(x)", NO_FIT, "  no step helps"], "  no step helps"),
+    "the first size": ([f"[size] trying batch 8 ... {NO_ROOM}", "bye"], f"[size] trying batch 8 ... {NO_ROOM}"),
+    "the size that was found": (["[size] trying batch 8 ... ok", "[size] trying batch 16 ... ok", NO_ROOM], NO_ROOM),
+    "the other reader failed": (["08:00:01 ERROR grow quick reader failed for field 7, using slow reader", *DIVIDED, "08:00:09 ERROR grow slow reader failed"], DIVIDED[-1]),
+    "another failure": (["08:00:01 ERROR grow quick reader failed for field 7, using slow reader", "08:00:09 INFO field 7 read", *DIVIDED], DIVIDED[-1]),
+    "another file": ([*NOT_LOADED, "08:01 [NOTICE] Download complete: /db/roses.tar.gz", "wrote names to db.txt"], NOT_LOADED[1]),
+    "no other mirror": (NOT_LOADED, NOT_LOADED[1]),
+    "an open connection": (["net.core - INFO - Connection to tcp://10.0.0.7:8 is open.", CLOSED], CLOSED),
+    "a daemon lost in the work": ([NO_DAEMON, "some ranks lost, exit status 1"], NO_DAEMON),
+    "the work's step": (["grow: step 4 of 9", STEP, "job complete"], STEP),
+    "the whole job": (["grow: done", STEP, STEP.replace("STEP 31.1", "JOB 31")], STEP),
 }  # fmt: skip
 
 

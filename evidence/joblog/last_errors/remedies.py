@@ -16,7 +16,7 @@ from probing_cluster.evidence.joblog.last_errors import closing
 
 TRIGGERS = (
     "etried", "failed, ", "failed (", "returned ", "waiting ", "not usable", "not available", "not supported", "unavailable, ",
-    "skipped", "tolerated", "ignored", "accepted", "(kill -", "Request", "[start ", "start ",
+    "ownload aborted", "ownload failed", "ransfer failed", "CANCELLED AT", "skipped", "tolerated", "ignored", "accepted", "(kill -", "Request", "[start ", "start ",
 )  # fmt: skip
 """A line without any of these says nothing that this module follows."""
 _MAX_CHARS, _MAX_PENDING, _MAX_WAIT_LINES = 300, 256, 20_000
@@ -42,8 +42,22 @@ _OWN_KILL = re.compile(
 _REFUSED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 4(?:00|13|15|22)\b")
 _SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 2\d\d\b")
 """A server's answers: it blames the client for the failed request; it works."""
+_NOT_LOADED = re.compile(
+    r"\b(?:download|transfer|fetch\w{0,3}|copy) (?:aborted|failed)\b.{0,80}\b(?:https?|ftp|s3|gs)://\S{1,300}/(?P<file>[\w.-]{1,80}\.\w{1,10})$",
+    re.IGNORECASE,
+)
+_LOADED = re.compile(
+    r"(?!.*\b(?:fail\w{0,3}|not|abort\w{0,3}|errors?)\b)(?:.*\b(?:(?:download|transfer) complete|saved|downloaded|finished successfully)\b)",
+    re.IGNORECASE,
+)
+_STACK_LINES = 2
+_STEP_ENDED = re.compile(
+    r"slurmstepd: error: \*\*\* STEP \d{1,12}\.[1-9]\d{0,5} ON \S{1,80} CANCELLED AT \S{1,40} \*\*\*"
+)
+_DONE = re.compile(r"(?<!not )\b(?:done|finished|completed?)\W*$", re.IGNORECASE)
+"""The work's own last words, after which a script ends the helpers beside it."""
 _GOOD = re.compile(
-    r"\b(?:exit(?:ed)?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$"
+    r"\b(?:exit(?:ed)?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$"
 )
 _OWN_GOOD = {"sbatch": "Submitted batch job ", "pull": "Creating SIF file"}
 """How commands themselves report a success, by the word for what failed."""
@@ -72,6 +86,8 @@ class _Remedy:
     last: int
     good: str
     """How the work itself reports a success; empty where that is unknown."""
+    file: str = ""
+    """The file that was not transferred: only its own transfer makes up for that."""
 
 
 class Remedies:
@@ -100,14 +116,15 @@ class Remedies:
         text = text[:_MAX_CHARS]
         if self._read_kill(line, text) or self._read_remedy(line, text):
             return
-        if self._pending and _WRONG.search(text):
+        if self._pending and self._is_wrong(line, text):
             self._wrong = line
             return
         if not self._pending or self._wrong:
             return
-        good = _is_good(text)
+        good, loaded = _is_good(text), _LOADED.search(text) is not None
         for remedy in self._pending:
-            if good or (remedy.good and remedy.good in text):
+            own = bool(remedy.good) and remedy.good in text
+            if (loaded and remedy.file in text) if remedy.file else (good or own):
                 yield remedy.first, remedy.last
                 remedy.last = 0
         self._pending = [remedy for remedy in self._pending if remedy.last]
@@ -123,17 +140,27 @@ class Remedies:
         if _AT_ONCE.search(text) and _WRONG.search(text):
             return self._state(line, line)
         if _REFUSED.search(text):
-            near, above = next(self._above(line), (0, ""))
-            return _WRONG.search(above) is not None and self._state(near, line)
+            near, error = next(self._above(line), (0, ""))
+            return _WRONG.search(error) is not None and self._state(near, line)
+        if found := _NOT_LOADED.search(text):
+            return self._state(line, line + _STACK_LINES, file=found["file"])
+        if _STEP_ENDED.match(text):
+            output = (above for _, above in self._above(line) if not _OF_SLURM.match(above))
+            return _DONE.search(next(output, "")) is not None and self._state(line, line)
         return False
 
-    def _state(self, first: int, last: int, good: str = "") -> bool:
+    def _is_wrong(self, line: int, text: str) -> bool:
+        """Whether it complains of something that no remedy covers; srun reports how a step ended, whoever ended it."""
+        covered = line <= self._pending[-1].last or (_OF_SLURM.match(text) and "*** JOB" not in text)
+        return not covered and _WRONG.search(text) is not None
+
+    def _state(self, first: int, last: int, good: str = "", *, file: str = "") -> bool:
         """A remedy is stated for the errors in these lines; False without any."""
         if not first or len(self._pending) >= _MAX_PENDING:
             return False
         if first <= self._wrong:
             self._wrong = 0
-        self._pending.append(_Remedy(first, last, good))
+        self._pending.append(_Remedy(first, last, good, file))
         self._stated = last
         return True
 
