@@ -15,14 +15,21 @@ from probing_cluster.evidence.joblog import progress, units
 from probing_cluster.evidence.joblog.last_errors import closing
 
 TRIGGERS = (
-    "etried", "failed, ", "failed (", "returned ", "waiting ", "not usable", "not available", "not supported", "unavailable, ",
-    "ownload aborted", "ownload failed", "ransfer failed", "CANCELLED AT", "skipped", "tolerated", "ignored", "accepted", "(kill -", "Request", "[start ", "start ",
-)  # fmt: skip
-"""A line without any of these says nothing that this module follows."""
+    "(kill -",
+    "[start ",
+    "- start ",
+    "restart count",
+    "tolerated",
+    "be retried",
+    "ownload aborted",
+    "failed, ",
+    ", attempt ",
+)
+"""A line without any of these is followed only behind an error, where the reader takes every line."""
 _MAX_CHARS, _MAX_PENDING, _MAX_WAIT_LINES = 300, 256, 20_000
 _LINES, _KILL_LINES, _RESTART_LINES, _OUTPUT_LINES = 20, 3, 40, 1
 _REMEDY = re.compile(
-    r"(?:^|[\s\]:])(?P<what>[^,;:\]\n]{2,60}?) (?:failed|(?:was )?returned [1-9]\d{0,2}|(?:is |are )?(?:not (?:usable|available|supported)|unavailable)|timed out|crashed)\b[^,;:(\n]{0,60}[,;:(-]{1,2} ?(?:will )?"
+    r"(?:^|[\s\]:])(?P<what>[^\s,;:\]][^,;:\]\n]{1,59}?) (?:failed|(?:was )?returned [1-9]\d{0,2}|(?:is |are )?(?:not (?:usable|available|supported)|unavailable)|timed out|crashed)\b[^,;:(\n]{0,60}[,;:(-]{1,2} ?(?:will )?"
     r"(?:be retried|retry(?:ing)?\b(?! limit| count)|try(?:ing)? (?:it )?(?:again|\d)|(?:attempt|try) #?\d|using (?!\d)|(?:going|carrying) on\b)"
 )
 """What failed, and what is done about it."""
