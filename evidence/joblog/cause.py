@@ -174,8 +174,8 @@ class CauseCandidates:
         self._forget()
 
     def refute(self, first: int, last: int) -> None:
-        """Later lines refute the errors in the lines `first` to `last`, whatever their kind."""
-        self._mark(*(i for i, f in enumerate(self.held) if first <= f.line <= last))
+        """Later lines refute the errors in the lines `first` to `last`, whatever their kind, and the reasons that were looked up for them."""
+        self._mark(*unexplained_end.between(self.held, first, last))
         if not self.settled and self.best is not None and "survived" in self.held[self.best].detail:
             self._choose_from(self._judged, len(self.held))
             self._forget()

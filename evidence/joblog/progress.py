@@ -383,10 +383,12 @@ class AfterExit:
         self._steps = 0
 
     def went_on(self, text: str, *, advanced: bool) -> bool:
-        """Whether so much work followed; `advanced`: the line `text` is a step that no buffer held back."""
+        """Whether so much work followed, or the workers' restart succeeded; `advanced`: the line `text` is a step that no buffer held back."""
         self._restarted = self._restarted or _RESTARTED.search(text) is not None
         self._steps += advanced
-        return self._steps >= (_STEPS_AFTER_RESTART if self._restarted else _STEPS_AFTER_EXIT)
+        return (self._restarted and succeeded(text)) or self._steps >= (
+            _STEPS_AFTER_RESTART if self._restarted else _STEPS_AFTER_EXIT
+        )
 
 
 def work_began(ended: grammar.JobFinding, since: LogProgress) -> bool:

@@ -71,7 +71,7 @@ class JobLogReader:
         self._builds, self._older = shown_text.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
         self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()
-        self._refuted = refuted.Refutations(self._candidates.recent)
+        self._refuted = refuted.Refutations(self._candidates.recent, self._tail)
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -383,7 +383,7 @@ class JobLogReader:
             self._candidates.add(python.cut_off(self._cut_off[1]))
         best = None if self._candidates.is_open else self._candidates.candidate
         word = None if self._candidates.settled else self._tail.final_error(best)
-        if word and not self._trailing.outlived(word.message):
+        if word and not (self._trailing.outlived(word.message) or self._refuted.covers(word.line)):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line)

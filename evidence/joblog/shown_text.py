@@ -154,6 +154,8 @@ class Copied:
         if self._fenced and text.strip() == "```":
             self._fenced, self._closed = False, line
             return ""
+        # A session of R shows its commands behind the same mark, and their output without one.
+        self._marked &= not text.strip() or text.startswith(">")
         return text.removeprefix("> ") if self._marked else text
 
     def left(self) -> bool:

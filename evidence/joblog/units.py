@@ -57,7 +57,7 @@ _RESULT = re.compile(
     r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|fail\w{0,4}|(?<!\d )errors?|exceptions?|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
     r".{0,60}\b[1-9]\d{0,8} (?:\w{1,20} )?(?:ok|succeeded|passed|valid)\b|.{0,100}\b[Ii]teration completed: \S|\W{0,4}(?:\w{1,20} ){1,4}(?:saved|written|stored|exported|uploaded) (?:to|in|as) \S*[./]\S"
     r"|.{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
-    r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)"
+    r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after|over) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)|.{0,120}\bexit(?: code| status)? 0$"
     r"|\W{0,4}(?:\[[^\]\n]{1,40}\] {1,3})?(?:\w{1,20}: )?(?:[Ss]aved|[Ss]aving|[Ww]rote|[Ww]ritten|[Ss]tored|[Ee]xported|[Uu]ploaded) (?:\S{1,60} ){0,6}\S*[./\d]\S"
     r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
 )
@@ -82,7 +82,7 @@ _ADVICE = re.compile(
 """Advice to the reader of the log, which the program itself does not follow."""
 _WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
 """The log level of a problem that does not end the program."""
-_OF_R = re.compile(r"\s{0,4}Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|\{) ?:")
+_OF_R = re.compile(r"\s{0,4}Error in (?:[\w.:$`]{1,80}\(.{0,200}[),]|\{) {0,2}:")
 _R_ENDS = re.compile(
     r"Execution halted|Calls: |Backtrace:|Traceback|In addition: |Warning messages?:|Quitting from "
 )
@@ -91,6 +91,15 @@ _LEFT_OUT = re.compile(
     r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
     re.IGNORECASE,
 )
+_INSTEAD = re.compile(r"\bfailed\b[^,;\n]{0,60}[,;] using (?:the |an? )?[a-z]")
+"""A logger's error that says what the program uses instead."""
+_TRIED = re.compile(
+    r"(?P<words>[^\d\n]{0,60}\b(?:trying|testing|probing)\b[^\d\n]{1,30})\d{1,9}\b[^\d\n]{0,12}\.\."
+)
+"""A search for the greatest value that works meets the first that does not."""
+_PROMPT = re.compile(r"> \S")
+_MORE_PROMPTS = 2
+"""A session of R that shows its commands ends with the first error that nothing catches."""
 _ENDS_MAIN = 'Exception in thread "main" '
 _GAVE_UP = re.compile(
     r"\b(?:giving up|gave up|(?:retries|attempts) (?:are |were )?(?:exhausted|used up)|no more (?:retries|attempts)|max(?:imum)?(?: number of)? (?:retries|attempts) (?:exceeded|reached))\b",
@@ -118,6 +127,11 @@ def reports_recovery(text: str) -> bool:
 def ends_main(text: str) -> bool:
     """Whether an exception ended the main thread of a JVM, whatever it says: the program's result is bad."""
     return _ENDS_MAIN in text
+
+
+def is_result(text: str) -> bool:
+    """Whether a program reports work that it has done."""
+    return _RESULT.match(text[:_MAX_CHARS]) is not None
 
 
 def _is_caught(text: str) -> bool:
@@ -186,10 +200,16 @@ class Units:
                 self._names.setdefault(unit[0], set()).add(unit[1])
         heads = [i for i, line in enumerate(before) if grammar.TRACEBACK in line]
         above = before[heads[-1] - 1 if heads else -1] if before and heads != [0] else ""
-        failed = _FAILED_UNIT.search(above) or (_COMPLAINS.search(above) and _is_caught(above))
-        self._caught = bool(failed) or (not heads and _is_caught(error))
+        failed = _FAILED_UNIT.search(above) or (
+            _COMPLAINS.search(above) and (_is_caught(above) or _INSTEAD.search(above))
+        )
+        tried = _TRIED.match(error)
+        found_out = tried is not None and any(line.startswith(tried["words"]) for line in before)
+        self._caught = bool(failed) or found_out or (not heads and _is_caught(error))
         """Whether the program, or the harness, reported that it caught the error."""
-        self._of_r = _OF_R.match(error) is not None
+        self._of_r = any(map(_OF_R.match, (error, *before[-1:])))
+        self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_PROMPT.match, before)) else None
+        """Prompts that R has yet to show; None in any other output."""
         self._exited = False
         self._lines = 0
         self.begun = 0
@@ -216,6 +236,8 @@ class Units:
         if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):
             self._caught = True
         self.restarted = self.restarted or resumes(text)
+        if self._prompts is not None and _PROMPT.match(text):
+            self._prompts += 1
         if _GAVE_UP.search(text):
             self._exited, self._caught = True, False
         self._of_r = self._of_r and _R_ENDS.match(text) is None
@@ -226,9 +248,9 @@ class Units:
             if len(names) < _MAX_NAMES:
                 names.add(unit[1])
             self.begun += is_well
-        if self.begun >= _MORE_UNITS:
+        if self.begun >= _MORE_UNITS or self._prompts == 0:
             return True
-        result = _RESULT.match(text[:_MAX_CHARS]) is not None
+        result = is_result(text)
         self.resolved = self.resolved or (result and (self._caught or self._of_r))
         return self.resolved or (result and self.begun > 0)
 

@@ -215,7 +215,7 @@ def test_the_last_lines_are_kept_cut() -> None:
     """A line without end is not held, nor searched, as a whole."""
     engine = joblog.JobLogReader()
     list(engine.feed(1, "x" * (1 << 20)))
-    assert max(len(text) for _, text in engine._tail._lines) <= joblog.MAX_LINE_CHARS
+    assert max(len(text) for _, text in engine._tail.lines) <= joblog.MAX_LINE_CHARS
 
 
 def test_a_progress_bar_without_end_keeps_its_last_words() -> None:

@@ -240,22 +240,22 @@ class Tail:
     """The last lines of a log, with their numbers."""
 
     def __init__(self) -> None:
-        self._lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+        self.lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
         self._marks: deque[tuple[int, bool]] = deque(maxlen=_PAGE_MARKS)
         """The last lines with a mark of a page, also those that were only shown, and whether it is a heading."""
         self._last = 0
 
     def add(self, line: int, text: str) -> None:
         """A line of the log, in order."""
-        self._lines.append((line, text))
+        self.lines.append((line, text))
         self._last = line
         if any(sign in text for sign in _PAGE_SIGNS) and (mark := _PAGE_MARK.match(text)):
             self._marks.append((line, mark["heading"] is not None))
 
     def forget(self, line: int) -> None:
         """`line`, the last one, is only shown."""
-        if self._lines and self._lines[-1][0] == line:
-            self._lines.pop()
+        if self.lines and self.lines[-1][0] == line:
+            self.lines.pop()
 
     def extend(self, first: int, lines: Iterable[str]) -> None:
         """Several consecutive lines, from number `first` on."""
@@ -270,11 +270,11 @@ class Tail:
 
     def _last_errors(self) -> JobFinding | None:
         """The first of the errors that the log ends with; None if it ends otherwise."""
-        return None if self.is_of_page(0) else self._word(list(self._lines), ended=False)
+        return None if self.is_of_page(0) else self._word(list(self.lines), ended=False)
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""
-        return self._word([held for held in self._lines if behind < held[0] < line], ended=True)
+        return self._word([held for held in self.lines if behind < held[0] < line], ended=True)
 
     def reason_for(self, finding: JobFinding) -> JobFinding | None:
         """The error above `finding`, the last line, if that reports an end without a reason."""
@@ -296,13 +296,13 @@ class Tail:
         """The error that the log ends with, if there is no cause so far or only `best`, a launcher's summary printed before the program's own output."""
         if best is None:
             return self._last_errors()
-        if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self._lines:
+        if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self.lines:
             return None
-        return self.reason(self._lines[-1][0] + 1, best.line)
+        return self.reason(self.lines[-1][0] + 1, best.line)
 
     def lines_after(self, line: int) -> list[str]:
         """The job's output after `line`, among the last lines of the log; without frames and launchers' messages."""
-        others = [(text, text.strip()) for number, text in self._lines if number > line]
+        others = [(text, text.strip()) for number, text in self.lines if number > line]
         return [
             text
             for text, t in others
@@ -311,14 +311,14 @@ class Tail:
 
     def only_lists(self, behind: int) -> bool:
         """Whether hardly anything but lists of ranks and tensors follows line `behind`."""
-        others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]
+        others = [text for line, text in self.lines if line > behind and not _LISTS.search(text)]
         return len(others) <= _OTHERS and not any(
             progress.is_progress(o) or sentences.went_well(o) for o in others
         )
 
     def _boxed(self) -> JobFinding | None:
         """The sentence between two drawn rules right above the last line, or between such a rule and that line."""
-        words = [(line, text) for line, text in self._lines if text.strip()][-_BOX_LINES:-1]
+        words = [(line, text) for line, text in self.lines if text.strip()][-_BOX_LINES:-1]
         rules = [_RULE.match(text) is not None for _, text in words]
         if rules[-2:] == [True, False]:
             return _made(labels.strip(*words[-1]))
@@ -383,8 +383,8 @@ class Tail:
 
     def _in_a_list(self, error: int) -> bool:
         """Whether line `error` is an entry of a numbered list whose next entry follows: it is a catalogue's text, or the program went on."""
-        above = [n for line, text in self._lines if line <= error and (n := _number(text)) is not None]
-        behind = [n for line, text in self._lines if line > error and (n := _number(text)) is not None]
+        above = [n for line, text in self.lines if line <= error and (n := _number(text)) is not None]
+        behind = [n for line, text in self.lines if line > error and (n := _number(text)) is not None]
         return bool(above) and above[-1] + 1 in behind
 
 

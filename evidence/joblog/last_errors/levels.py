@@ -42,6 +42,8 @@ _NOTE_OF_TORCH = re.compile(r"(?:\[?[\d:., -]{8,32}\]? )?torch\.[\w.]{1,80}: \[(
 """The same in the form of PyTorch's older releases."""
 _WARNED = re.compile(r"[\d:/.,TZ \[\]+-]{0,48}(?:\[[^\]\n]{1,80}\] {0,2})?WARN(?:ING)?\b")
 _OF_JVM = re.compile(r"(?:[a-z]\w{0,60}\.){2,8}[A-Z]\w{0,80}(?:Error|Exception)\b")
+_OF_LOSS = re.compile(r"(?:\w{1,40}\.){0,5}(?:Stream|Comm|Connection)ClosedError\b")
+_CLOSED = re.compile(r" - (?:INFO|DEBUG) - .{0,200}\b[Cc]los(?:ed|ing)\b")
 _ASIDE = re.compile(
     r"\b(?:shut(?:ting)? ?down|at exit|clos(?:e|ing)|clean(?:ing|ed)?[ -]?up|tear(?:ing)?[ -]?down|releas(?:e|ing)|destroy\w{0,3}|metrics?|telemetry|usage (?:stats|statistics)|profil\w{1,5}|trac(?:e|es|ing)|dump\w{0,4}|autotun\w{1,4}|cProfile"
     r"|not (?:been )?tested|(?:will|would) not be|default(?:s|ing)?|rejecting|dropping|repair\w{0,3}|recover(?:ed|ing)|over \d{1,3}% full)\b",
@@ -102,7 +104,11 @@ def is_note(text: str) -> bool:
 
 
 def is_of_warning(text: str, before: Reversible[str]) -> bool:
-    """Whether a JVM's logger prints the exception below a warning of its own; one that ends a program has a higher level, or none."""
-    if _OF_JVM.match(text) is None:
-        return False
-    return _WARNED.match(next(iter(reversed(before)), "")) is not None
+    """Whether a logger prints the exception below a note of its own: a JVM's below a warning, a lost connection below the report that it is closed.
+
+    An exception that ends a program has a higher level, or none.
+    """
+    above = next(iter(reversed(before)), "")
+    if _OF_LOSS.match(text) and _CLOSED.search(above):
+        return True
+    return _OF_JVM.match(text) is not None and _WARNED.match(above) is not None

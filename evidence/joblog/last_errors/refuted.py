@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from probing_cluster.evidence.joblog import grammar, units
-from probing_cluster.evidence.joblog.last_errors import levels, lines_behind
+from probing_cluster.evidence.joblog.last_errors import closing, levels, lines_behind, remedies
 
 TRIGGERS = (
     "retry", "Retry", "Trying to restart", "estarting", "run again", "try again", "esubmit", "alling back", "Starting task ",
-    "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ",
+    "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", *remedies.TRIGGERS,
 )  # fmt: skip
 """A line without any of these begins nothing that this module follows."""
 _LINES, _LEAD_LINES = 40, 8
@@ -95,10 +95,13 @@ class _Command:
 
 
 class Refutations:
-    """Follows one log; `recent`: the lines read last, kept by the reader."""
+    """Follows one log; `recent` and `tail`: the lines read last, kept by the reader."""
 
-    def __init__(self, recent: Reversible[str]) -> None:
+    def __init__(self, recent: Reversible[str], tail: closing.Tail) -> None:
         self._recent = recent
+        self._remedies = remedies.Remedies(tail)
+        self._outlived: deque[tuple[int, int]] = deque(maxlen=_MAX_NAMES)
+        """First and last lines of the last errors that a remedy was stated for."""
         self._units: dict[str, _Unit] = {}
         self._announced = 0
         """Line of the last announcement of another attempt."""
@@ -124,10 +127,18 @@ class Refutations:
             or self._cancel is not None
             or self._requeue != ""
             or self._noted > 0
+            or self._remedies.following(line)
         )
+
+    def covers(self, line: int) -> bool:
+        """Whether the work outlived the error in `line`, as the script says itself."""
+        return any(first <= line <= last for first, last in self._outlived)
 
     def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """A line of the log, in order; yields first and last lines of errors that it refutes."""
+        for lines in self._remedies.read(line, text):
+            self._outlived.append(lines)
+            yield lines
         yield from self._read_turn(line, text)
         yield from self._read_note(line, text)
         text = text[:_MAX_CHARS]

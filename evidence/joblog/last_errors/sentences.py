@@ -149,7 +149,7 @@ def refuses(text: str) -> bool:
 
 
 _WELL = re.compile(
-    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|configure: exit 0)\b",
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|step created|(?:terminat|end|exit)\w{0,3} normally(?!,? but\b)|ended? ok|(?<![-\w])exit(?: code| status)? 0(?![\w.])|configure: exit 0)\b|(?:^|(?<=, ))ok$",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(

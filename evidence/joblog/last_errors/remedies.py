@@ -1,0 +1,235 @@
+"""Follows what a script says about a failure that it met: what it tries again, uses instead, or does without.
+
+Such words alone prove nothing. They name the work that failed (`pull failed, retry in 9 s`), and only errors near them that name
+it, too, are meant. These count for nothing once a good end or a result follows with no other complaint between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from probing_cluster.evidence.joblog import progress, units
+from probing_cluster.evidence.joblog.last_errors import closing
+
+TRIGGERS = (
+    "(kill -",
+    "[start ",
+    "- start ",
+    "restart count",
+    "tolerated",
+    "be retried",
+    "ownload aborted",
+    "failed, ",
+    ", attempt ",
+)
+"""A line without any of these is followed only behind an error, where the reader takes every line."""
+_MAX_CHARS, _MAX_PENDING, _MAX_WAIT_LINES = 300, 256, 20_000
+_LINES, _KILL_LINES, _RESTART_LINES, _OUTPUT_LINES = 20, 3, 40, 1
+_REMEDY = re.compile(
+    r"(?:^|[\s\]:])(?P<what>[^\s,;:\]][^,;:\]\n]{1,59}?) (?:failed|(?:was )?returned [1-9]\d{0,2}|(?:is |are )?(?:not (?:usable|available|supported)|unavailable)|timed out|crashed)\b[^,;:(\n]{0,60}[,;:(-]{1,2} ?(?:will )?"
+    r"(?:be retried|retry(?:ing)?\b(?! limit| count)|try(?:ing)? (?:it )?(?:again|\d)|(?:attempt|try) #?\d|using (?!\d)|(?:going|carrying) on\b)"
+)
+"""What failed, and what is done about it."""
+_WITHOUT = re.compile(
+    r"\W{0,4}(?:[\w.-]{1,40}: )?(?P<what>(?:[\w./-]{1,40} ){0,3}[\w./-]{1,40})\W{1,3}(?:skipped|tolerated|ignored)\b"
+)
+"""What the script does without."""
+_KNOWN = re.compile(
+    r"\b(?:both|all|only)\b.{0,40}\bknown[ _-]fail(?:ures?|ing)\b.{0,40}\b(?:accepted|tolerated|ignored|allowed)\b",
+    re.IGNORECASE,
+)
+_AT_ONCE = re.compile(r"\bwill be retried\b|\bwaiting \d{1,5} ?s\w{0,6} \(\d{1,4}/\d{1,4}\)", re.IGNORECASE)
+"""The line with the complaint says what is done about it, too."""
+_OWN_KILL = re.compile(
+    r"\b(?:stop|kill|end|terminat|shutt)\w{0,5} (?:it|down|\S{1,40} (?:server|helper|monitor|viewer))\b.{0,20}\(kill (?:-\w{1,7} )?(?P<pid>\d{2,8})\)"
+)
+_REFUSED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 4(?:00|13|15|22)\b")
+_SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 2\d\d\b")
+"""A server's answers: it blames the client for the failed request; it works."""
+_NOT_LOADED = re.compile(
+    r"\b(?:download|transfer|fetch\w{0,3}|copy) (?:aborted|failed)\b.{0,80}\b(?:https?|ftp|s3|gs)://\S{1,300}/(?P<file>[\w.-]{1,80}\.\w{1,10})$",
+    re.IGNORECASE,
+)
+_LOADED = re.compile(
+    r"(?!.*\b(?:fail\w{0,3}|not|abort\w{0,3}|errors?)\b)(?:.*\b(?:(?:download|transfer) complete|saved|downloaded|finished successfully)\b)",
+    re.IGNORECASE,
+)
+_STACK_LINES = 2
+_STEP_ENDED = re.compile(
+    r"slurmstepd: error: \*\*\* STEP \d{1,12}\.[1-9]\d{0,5} ON \S{1,80} CANCELLED AT \S{1,40} \*\*\*"
+)
+_DONE = re.compile(r"(?<!not )\b(?:done|finished|completed?)\W*$", re.IGNORECASE)
+"""The work's own last words, after which a script ends the helpers beside it."""
+_GOOD = re.compile(
+    r"\b(?:exit(?:ed)?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$"
+)
+_OWN_GOOD = {"sbatch": "Submitted batch job ", "pull": "Creating SIF file"}
+"""How commands themselves report a success, by the word for what failed."""
+_WRONG = re.compile(
+    r"(?<!no )(?<!\b0 )\b(?:fail\w{0,4}|errors?|exceptions?|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|cancel\w{0,5}|timed? ?out|gave up|giving up|denied|traceback|cannot|could not|unable)\b|Error\b|Exception\b|\b(?:exit\w{0,3}|rc|code|status|returned)\b\W{0,3}-?[1-9]",
+    re.IGNORECASE,
+)
+_NOT_STARTED = re.compile(
+    r"slurmstepd: error: \*\*\* .{0,200} DUE TO (?:PREEMPTION|NODE FAIL)|srun: error: (?:Task launch for|Application launch failed)"
+)
+"""How a start ends that Slurm, and no program of the job, brought to an end."""
+_NEXT_START = re.compile(
+    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2})[1-9]\d{0,2}\b", re.IGNORECASE
+)
+_OF_SLURM = re.compile(r"\s*$|(?:srun|slurmstepd\S{0,80}|scancel): ")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,40}")
+_NO_NAME = frozenset(
+    {"the", "this", "run", "job", "failure", "failures", "failed", "returned", "error", "errors", "with", "and", "for", "was", "has", "info", "warning", "file", "files", "test", "tests"}
+)  # fmt: skip
+_DOING = re.compile(r"(?<=^\w\w)(\w{1,40}?)(?:(?<=(\w))\2)?ing$")
+
+
+@dataclass(slots=True)
+class _Remedy:
+    first: int
+    last: int
+    good: str
+    """How the work itself reports a success; empty where that is unknown."""
+    file: str = ""
+    """The file that was not transferred: only its own transfer makes up for that."""
+
+
+class Remedies:
+    """Follows one log; `tail`: its last lines, kept by the reader."""
+
+    def __init__(self, tail: closing.Tail) -> None:
+        self._tail = tail
+        self._pending: list[_Remedy] = []
+        self._stated = 0
+        """Line of the last remedy."""
+        self._wrong = 0
+        """Line of the last complaint that no remedy covers."""
+        self._kill: tuple[str, int] | None = None
+        """The process that the script ends itself, and the line that says so."""
+        self._start: tuple[int, int, int] | None = None
+        """First and last line of what Slurm ended, and how many lines the next start has printed."""
+
+    def following(self, line: int) -> bool:
+        """Whether `line`, the next one, matters whatever it contains."""
+        waits = bool(self._pending) and line <= self._stated + _MAX_WAIT_LINES
+        return waits or self._start is not None or self._kill is not None
+
+    def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
+        """A line of the log, in order; yields first and last lines of errors that the work outlived."""
+        yield from self._read_start(line, text)
+        text = text[:_MAX_CHARS]
+        if self._read_kill(line, text) or self._read_remedy(line, text):
+            return
+        if self._pending and self._is_wrong(line, text):
+            self._wrong = line
+            return
+        if not self._pending or self._wrong:
+            return
+        good, loaded = _is_good(text), _LOADED.search(text) is not None
+        for remedy in self._pending:
+            own = bool(remedy.good) and remedy.good in text
+            if (loaded and remedy.file in text) if remedy.file else (good or own):
+                yield remedy.first, remedy.last
+                remedy.last = 0
+        self._pending = [remedy for remedy in self._pending if remedy.last]
+
+    def _read_remedy(self, line: int, text: str) -> bool:
+        found = _REMEDY.search(text) or _WITHOUT.match(text)
+        if found is not None:
+            words = _names(found["what"])
+            own = next((good for name, good in _OWN_GOOD.items() if name in words), "")
+            return self._state(self._top(line, words), line, own)
+        if _KNOWN.search(text):
+            return self._state(self._top(line, ["fail"]), line)
+        if _AT_ONCE.search(text) and _WRONG.search(text):
+            return self._state(line, line)
+        if _REFUSED.search(text):
+            near, error = next(self._above(line), (0, ""))
+            return _WRONG.search(error) is not None and self._state(near, line)
+        if found := _NOT_LOADED.search(text):
+            return self._state(line, line + _STACK_LINES, file=found["file"])
+        if _STEP_ENDED.match(text):
+            output = (above for _, above in self._above(line) if not _OF_SLURM.match(above))
+            return _DONE.search(next(output, "")) is not None and self._state(line, line)
+        return False
+
+    def _is_wrong(self, line: int, text: str) -> bool:
+        """Whether it complains of something that no remedy covers; srun reports how a step ended, whoever ended it."""
+        covered = line <= self._pending[-1].last or (_OF_SLURM.match(text) and "*** JOB" not in text)
+        return not covered and _WRONG.search(text) is not None
+
+    def _state(self, first: int, last: int, good: str = "", *, file: str = "") -> bool:
+        """A remedy is stated for the errors in these lines; False without any."""
+        if not first or len(self._pending) >= _MAX_PENDING:
+            return False
+        if first <= self._wrong:
+            self._wrong = 0
+        self._pending.append(_Remedy(first, last, good, file))
+        self._stated = last
+        return True
+
+    def _top(self, line: int, words: list[str]) -> int:
+        """The first of the lines above that name the failed work, with those of the same speaker above it; 0 without one."""
+        top, last, speaker = 0, 0, ""
+        for number, above in islice(self._above(line), _LINES):
+            if number <= self._stated:
+                break
+            plain = above.lower().replace("-", "").replace("_", "")
+            head = above.split(" ", 1)[0]
+            if any(word in plain for word in words):
+                top, speaker = number, head if head.endswith(":") else ""
+            elif top and top == last and head == speaker:
+                top = number
+            last = number
+        return top
+
+    def _above(self, line: int) -> Iterator[tuple[int, str]]:
+        """The lines above `line` that are not empty, the last one first."""
+        return (
+            (number, text) for number, text in reversed(self._tail.lines) if number < line and text.strip()
+        )
+
+    def _read_kill(self, line: int, text: str) -> bool:
+        if found := _OWN_KILL.search(text):
+            self._kill = found["pid"], line
+            return True
+        if self._kill is None:
+            return False
+        pid, since = self._kill
+        if line > since + _KILL_LINES:
+            self._kill = None
+        elif f" {pid} Killed" in text or f" {pid} Terminated" in text:
+            self._kill = None
+            return self._state(line, line)
+        return False
+
+    def _read_start(self, line: int, text: str) -> Iterator[tuple[int, int]]:
+        """A later start of the job decides over it, if Slurm ended the one before and the later one printed something."""
+        if _NEXT_START.match(text[:_MAX_CHARS]):
+            above = islice(self._above(line), _RESTART_LINES)
+            ends = [number for number, earlier in above if _NOT_STARTED.match(earlier)]
+            self._start = (ends[-1], line - 1, 0) if ends else None
+        elif self._start is not None and not _OF_SLURM.match(text):
+            first, last, printed = self._start
+            self._start = first, last, printed + 1
+            if printed + 1 >= _OUTPUT_LINES:
+                self._start = None
+                yield first, last
+
+
+def _is_good(text: str) -> bool:
+    """Whether the line reports a good end, or a result."""
+    return (
+        bool(_GOOD.search(text) or _SERVED.search(text))
+        or units.is_result(text)
+        or progress.reports_success(text)
+    )
+
+
+def _names(what: str) -> list[str]:
+    """The words that name the failed work, without their endings."""
+    words = (word.lower().replace("-", "").replace("_", "") for word in _WORD.findall(what))
+    return [_DOING.sub(r"\1", word) for word in words if word not in _NO_NAME]
