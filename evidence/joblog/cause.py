@@ -104,7 +104,7 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = unreached.named(licences.named(gpu_hardware.named(finding)))
-        finding = teardown.on_purpose(teardown.after_work(finding, self.recent), self.recent)
+        finding = teardown.after_work(finding, self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:

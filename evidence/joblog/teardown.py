@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import dropwhile, islice
+from itertools import dropwhile
 
 from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
@@ -89,18 +89,6 @@ def _noted(before: Sequence[str]) -> bool:
     above = dropwhile(lambda line: line[:1].isspace() or not line, reversed(before))
     head = next(above, "")
     return head.startswith(grammar.TRACEBACK) and _CLOSED.search(next(above, "")) is not None
-
-
-_KILLS = re.compile(r"\bkill(?:ing)?\b(?! process).{0,60}?\b(?P<pid>\d{2,10})\b", re.IGNORECASE)
-_NEAR_LINES = 5
-
-
-def on_purpose(finding: JobFinding, before: Sequence[str]) -> JobFinding:
-    """`finding`, the death of a process by a signal; no failure if one of the last lines `before` says that the script kills it."""
-    if finding.pid is None or finding.role is not LineRole.EXIT:
-        return finding
-    pids = {found["pid"] for line in islice(reversed(before), _NEAR_LINES) for found in _KILLS.finditer(line)}
-    return replace(finding, role=LineRole.OBSERVATION) if str(finding.pid) in pids else finding
 
 
 def _is_complete(text: str) -> bool:

@@ -298,24 +298,12 @@ RANKED = {
     "a copy that the script went on after": (['rsync: [sender] read errors mapping "/archive/r/p7.h5": Input/output error (5)', "staging done", "reducing 12 parts", *traceback("FileNotFoundError: [Errno 2] No such file or directory: '/local/8/p7.h5'")], 0),
     "a crash that its runtime reports": (["forrtl: severe (174): SIGSEGV, segmentation fault occurred", "Image              PC                Routine            Line        Source", "ocean.x            000000000133C0AA  Unknown               Unknown  Unknown", "ncdump: month.nc: No such file or directory"], 0),
     "an optional step and a crash": ([*traceback("ModuleNotFoundError: No module named 'tkinter'"), "not rendered, going on without", "step 100 t=0.01", "step 200 t=0.02", "step 300 t=0.03", "job.sh: line 3: 71120 Segmentation fault      (core dumped) ./solve"], 8),
-    "a kill on purpose and an error": (["viewer idle, stopping it (kill -9 3310)", "run.sh: line 5:  3310 Killed                  viewer --offscreen", *traceback("KeyError: 'lr'")], 5),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("lines", "cause"), RANKED.values(), ids=RANKED)
 def test_of_several_failures_the_one_that_explains_the_end_is_named(lines: list[str], cause: int) -> None:
     assert [f.line for f in reader.read(["start", *lines]) if f.first_cause] == [cause + 2]
-
-
-def test_a_process_that_the_script_killed_itself_is_no_failure() -> None:
-    lines = [
-        "idle, stopping it (kill -9 3310)",
-        "run.sh: line 5:  3310 Killed                  viewer",
-        "done",
-    ]
-    assert first(*lines) is None
-    assert first("Out of memory: Kill process 3310 (viewer)", *lines[1:]) is not None
-    assert first(lines[0].replace("3310", "3311"), *lines[1:]) is not None
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ _FILE, _ELSEWHERE, _SCRIPT, _MODULE, _DATA = (
 _LINES, _OTHERS = 40, 3
 _KINDS = frozenset({"program_error", "python_exception", "import_error", "command_not_found"})
 _NO_FILE = re.compile(
-    r"no such file|does ?n[o']t exist|\b(?:data\w{0,8}|files?|director(?:y|ies)|folder|checkpoint|weights|inputs?|archive|mesh|grid|density) (?:\S{1,40} )?(?:was |were |is |are )?not found\b|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b",
+    r"no such file|does ?n[o']t exist|(?<!executable )\b(?:data\w{0,8}|files?|director(?:y|ies)|folder|checkpoint|weights|inputs?|archive|mesh|grid|density) (?:\S{1,40} )?(?:was |were |is |are )?not found\b|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b",
     re.IGNORECASE,
 )
 _NO_DATA = re.compile(
