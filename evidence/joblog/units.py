@@ -97,7 +97,7 @@ _TRIED = re.compile(
     r"(?P<words>[^\d\n]{0,60}\b(?:trying|testing|probing)\b[^\d\n]{1,30})\d{1,9}\b[^\d\n]{0,12}\.\."
 )
 """A search for the greatest value that works meets the first that does not."""
-_PROMPT = re.compile(r"> \S")
+_PROMPT, _COMMAND = re.compile(r"> \S"), re.compile(r"> [\w.]{1,60}(?: <- |\()")
 _MORE_PROMPTS = 2
 """A session of R that shows its commands ends with the first error that nothing catches."""
 _ENDS_MAIN = 'Exception in thread "main" '
@@ -208,7 +208,7 @@ class Units:
         self._caught = bool(failed) or found_out or (not heads and _is_caught(error))
         """Whether the program, or the harness, reported that it caught the error."""
         self._of_r = any(map(_OF_R.match, (error, *before[-1:])))
-        self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_PROMPT.match, before)) else None
+        self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_COMMAND.match, before)) else None
         """Prompts that R has yet to show; None in any other output."""
         self._exited = False
         self._lines = 0

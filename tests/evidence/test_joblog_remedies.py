@@ -119,3 +119,10 @@ def test_a_failure_that_nothing_made_up_for_stays_the_cause(name: str) -> None:
     """The second try failed, other work was tried again, or the second try leaves another failure to name."""
     lines, cause = NAMED[name]
     assert first(lines) == cause
+
+
+def test_a_programs_own_marks_are_no_prompts_of_r() -> None:
+    """Megatron marks its lines so; only a command behind the mark shows a session of R."""
+    raised = ["Traceback (most recent call last):", '  File "a.py", line 3, in f', "KeyError: 'lr'"]
+    lines = ["> setting up the model ...", *raised, "> compiling the index ...", "> loading the kernels ..."]
+    assert [f.message for f in reader.read(lines) if f.first_cause] == ["KeyError: 'lr'"]
