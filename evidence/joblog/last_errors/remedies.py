@@ -128,7 +128,7 @@ class Remedies:
             return
         if not self._pending or self._wrong:
             return
-        good, loaded = _is_good(text), _LOADED.search(text) is not None
+        good, loaded = _is_good(text), _LOADED.match(text) is not None
         for remedy in self._pending:
             own = bool(remedy.good) and remedy.good in text
             if (loaded and remedy.file in text) if remedy.file else (good or own):
