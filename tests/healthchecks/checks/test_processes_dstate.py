@@ -70,17 +70,19 @@ def test_a_real_parent_after_vfork(node: Any) -> None:
     """As the kernel shows it: this is what a user's program can do without end."""
     program = "import ctypes, os, signal, time; lib = ctypes.CDLL(None); lib.vfork() or os.kill(os.getpid(), signal.SIGSTOP)"
     parent = subprocess.Popen([sys.executable, "-c", program])
+    status = Path(f"/proc/{parent.pid}/status")
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     try:
-        status = Path(f"/proc/{parent.pid}/status")
-        while "State:\tD" not in status.read_text():
+        # Without a child it waits for its modules to be read from the disk.
+        while not ("State:\tD" in status.read_text() and children.read_text()):
             time.sleep(0.01)
         node.put(f"proc/{parent.pid}/status", status.read_text())
         node.put(f"proc/{parent.pid}/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0")
         (node.root / "sys/fs/cgroup/system.slice/slurmstepd.scope").mkdir(parents=True)
         assert after_five_minutes(node).outcome is Outcome.WARN
     finally:
-        for child in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
+        for pid in (*children.read_text().split(), parent.pid):
+            os.kill(int(pid), signal.SIGKILL)
         parent.wait()
 
 
