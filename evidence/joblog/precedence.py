@@ -12,7 +12,7 @@ from dataclasses import replace
 from probing_cluster.core import digits
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import links
+from probing_cluster.evidence.joblog.last_errors import links, unnamed
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _CLOCKS_DIFFER_S = 60
@@ -55,8 +55,7 @@ _WRAPPED_LINES = 100
 _RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 LACKING = re.compile(
-    r"no such file|not found|does ?n[o']t exist|opening file|missing|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b"
-    r"|no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format|no best trial\b|\ball (?:\w{1,20} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
+    rf"{unnamed.NO_FILE}|{unnamed.NO_DATA}|not found|opening file|missing|no best trial\b|\ball (?:\w{{1,20}} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
     re.IGNORECASE,
 )
 """Messages of a command that lacks its input, or finds it empty."""

@@ -23,7 +23,7 @@ _REST_LINES = 2
 _NEAR = 10
 """A tool names what it works on within so many lines above its complaint."""
 _CR = "line ends"
-_OF_SCRIPT = re.compile(r"\$'[^'\n]{0,300}\\r'|\benv: ['‘][^'’\n]{1,200}\\r['’]")
+_FOREIGN_ENDS = re.compile(r"\$'[^'\n]{0,300}\\r'|\benv: ['‘][^'’\n]{1,200}\\r['’]")
 _RETURN = re.compile(r"\\r(?!\\n)")
 """How shells and Python print the carriage return at the end of a script's line: the script has the line ends of another system."""
 _PACKAGE = re.compile(
@@ -35,9 +35,8 @@ _PACKAGE = re.compile(
 _LACKS_PACKAGE = re.compile(
     r"No module named ['\"]?(?P<module>\w{1,80})(?![\w.])|No package metadata was found for (?P<metadata>[\w.-]{1,80})|there is no package called ['‘](?P<of_r>[\w.]{1,80})|[:\s](?P<command>[\w.-]{1,80}): command not found"
 )
-_AT = r"(?:/\S{0,80}/)?"
-_LOADS = rf"{_AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
-_MOVES = rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp|touch|tee|dd|truncate)"
+_LOADS = rf"{unnamed.AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
+_MOVES = rf"{unnamed.AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp|touch|tee|dd|truncate)"
 _LOADED = re.compile(
     rf"(?:[\d.kMGTP:\s-]{{40,400}})?{_LOADS}: |fatal: (?!detected dubious|not a git|[Nn]o (?:names|tags|annotated)|ambiguous|bad revision|your current branch)\S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: |fatal error: An error occurred \("
 )
@@ -71,9 +70,9 @@ _PORT = re.compile(
 )
 _REDIS = re.compile(r"\d{1,10}:[MCSX] \d\d [A-Z][a-z]{2} ")
 _KILLED = re.compile(
-    r".{0,300}: line \d{1,9}: {1,4}\d{1,10} (?:Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)(?: \(core dumped\))?\s{1,30}(?P<command>\S.{0,1000})"
+    rf"{unnamed.SHELL_DEATH}(?:Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction)(?: \(core dumped\))?\s{{1,30}}(?P<command>\S.{{0,1000}})"
 )
-_SERVES = re.compile(r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama", re.IGNORECASE)
+_SERVES = re.compile(unnamed.SERVES, re.IGNORECASE)
 _UNREACHED = re.compile(
     r"\bconnect(?:ion|ing)?\b|\brefused\b|\bunreachable\b|\bMax retries exceeded\b|\bdisconnected\b|\btimed out\b",
     re.IGNORECASE,
@@ -133,7 +132,7 @@ def _worked_on(recent: Reversible[str]) -> set[str]:
 
 def _brought(text: str, recent: Reversible[str]) -> set[str]:
     """Names of what the command that complains did not bring."""
-    names = {_CR} if _OF_SCRIPT.search(text) else set()
+    names = {_CR} if _FOREIGN_ENDS.search(text) else set()
     if found := _PACKAGE.match(text):
         listed = found["several"].split(",") if found["several"] else [next(filter(None, found.groups()))]
         names |= {_package(name) for name in listed}
@@ -180,7 +179,6 @@ class Complaints:
         self._held: deque[tuple[JobFinding, set[str]]] = deque(maxlen=_KEPT)
         self._closed: deque[int] = deque(maxlen=_KEPT)
         """Lines of those that are findings already; what follows from them adds nothing."""
-
         self._explained: tuple[int, JobFinding] | None = None
         """The last line that one of them explained, and that one."""
 

@@ -24,14 +24,10 @@ _FILE, _ELSEWHERE, _SCRIPT, _MODULE, _DATA = (
 )
 _LINES, _OTHERS = 40, 3
 _KINDS = frozenset({"program_error", "python_exception", "import_error", "command_not_found"})
-_NO_FILE = re.compile(
-    r"no such file|does ?n[o']t exist|(?<!executable )\b(?:data\w{0,8}|files?|director(?:y|ies)|folder|checkpoint|weights|inputs?|archive|mesh|grid|density) (?:\S{1,40} )?(?:was |were |is |are )?not found\b|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b",
-    re.IGNORECASE,
-)
-_NO_DATA = re.compile(
-    r"no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format|invalid load key, 'v'",
-    re.IGNORECASE,
-)
+NO_FILE = r"no such file|does ?n[o']t exist|(?<!executable )\b(?:data\w{0,8}|files?|director(?:y|ies)|folder|checkpoint|weights|inputs?|archive|mesh|grid|density) (?:\S{1,40} )?(?:was |were |is |are )?not found\b|\b(?:cannot|can't|could not|failed to|unable to) open\b|error on open\b"
+NO_DATA = r"no columns to parse|expecting value: line 1 column 1 \(|no objects to concatenate|\(standard_in\) \d|unexpected end of (?:file|input)|not in gzip format|invalid load key, 'v'"
+"""Words of a command that does not find a file, or finds no data in one."""
+_NO_FILE, _NO_DATA = re.compile(NO_FILE, re.IGNORECASE), re.compile(NO_DATA, re.IGNORECASE)
 _OTHER_REASON = re.compile(
     r"Input/output error|[Ss]tale (?:NFS )?file|Transport endpoint|Read-only file system|No space left|quota exceeded|Permission denied|Too many open|shared object file|[\s'\"`:=(](?:/dev|/proc|/sys|/etc|/usr|/opt)/|\bcontainer\b"
 )
@@ -45,9 +41,10 @@ _OF_SHELL = re.compile(r"^\S{1,300}: (?:line )?\d{1,6}: ")
 _NO_MODULE = re.compile(r"No module named ['\"]?\w{1,80}(?![\w.])")
 _CD = re.compile(r"(?:\S{1,300}: (?:line )?\d{1,6}: )?cd: \S|.{0,60}couldn't chdir to ")
 """The script, or its step, is not in the directory in which it should be."""
-_AT = r"(?:/\S{0,80}/)?"
+AT = r"(?:/\S{0,80}/)?"
+"""The directory in front of a command."""
 _DOWNLOAD = re.compile(
-    rf"(?:[\d.kMGTP:\s-]{{40,400}})?{_AT}(?:wget|curl|scp|rsync|aws|gsutil|gdown): |fatal error: An error occurred \(|download failed: "
+    rf"(?:[\d.kMGTP:\s-]{{40,400}})?{AT}(?:wget|curl|scp|rsync|aws|gsutil|gdown): |fatal error: An error occurred \(|download failed: "
 )
 _ASIDE = re.compile(
     r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0)\b|hooks?\.|\bhooks?\b|ntfy|slack|discord|telegram|metric|telemetry|gateway|grafana|prometheus|influx|\.local\b",
@@ -59,9 +56,9 @@ _CLONE = re.compile(
 )
 _LARGE_FILES = re.compile(r"(?:fatal|error): .{0,300}(?:smudge filter|git-lfs|info/lfs)|batch response: ")
 """git's extension for large files, which leaves a pointer in a file's place."""
-_UNPACK = re.compile(rf"{_AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): ")
+_UNPACK = re.compile(rf"{AT}(?:tar(?: \(child\))?|unzip|gunzip|gzip|bsdtar): ")
 _NO_STORAGE = re.compile(
-    rf"{_AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|touch|tee|dd): .{{0,600}}(?:Read-only file system|No space left on device|[Dd]isk quota exceeded|Input/output error|Stale file handle|Transport endpoint is not connected)"
+    rf"{AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|touch|tee|dd): .{{0,600}}(?:Read-only file system|No space left on device|[Dd]isk quota exceeded|Input/output error|Stale file handle|Transport endpoint is not connected)"
 )
 _STOPS = re.compile(
     r"(?!.{0,400}\b(?:using|instead|temporary|skip\w{0,4}|restart\w{0,3}|not configured|ignor\w{0,3})\b)(?:\W{0,4}fatal\b(?!:? (?:could not|cannot|unable|not a|no |detected|ambiguous|bad|your))|error\b.{0,200}\b(?:halted|abort(?:ed|ing)?|stopp(?:ed|ing)|terminat(?:ed|ing)|exiting|giving up)\b)",
@@ -71,13 +68,17 @@ _STOPS = re.compile(
 _MAKE = re.compile(
     r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[(?!.{0,200}\b(?:clean\w{0,10}|distclean|docs?|tests?|check|lint|help)\])"
 )
+SHELL_DEATH = r".{0,300}: line \d{1,9}: {1,4}\d{1,10} "
+"""The head of a shell's report that a signal ended a command of its script."""
+_BY_SHELL = re.compile(SHELL_DEATH)
 _DIED = re.compile(
-    r"(?:.{0,300}: line \d{1,9}: {1,4}\d{1,10} |(?:srun|mpirun|mpiexec)\b|forrtl: |Program received signal |Segmentation fault)(?!.{0,600}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
+    rf"(?:{SHELL_DEATH}|(?:srun|mpirun|mpiexec)\b|forrtl: |Program received signal |Segmentation fault)(?!.{{0,600}}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
 )
 """The shell, a launcher or a runtime reports the death of a command that is no helper by its name."""
-_OF_SCRIPT = re.compile(r".{0,300}: line \d{1,9}: {1,4}\d{1,10} ")
+SERVES = r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama"
+"""Names of services."""
 _ENDED_BY_SCRIPT = re.compile(
-    r"serv(?:e|er|ing|ice)(?![a-z])|postgres|redis|mongod|ollama|daemon|jupyter|ssh|tunnel|proxy|broker|worker|agent|\btimeout\b",
+    rf"{SERVES}|daemon|jupyter|ssh|tunnel|proxy|broker|worker|agent|\btimeout\b",
     re.IGNORECASE,
 )
 """What a script itself starts beside its work, and ends when that is done."""
@@ -117,7 +118,7 @@ def of_death(found: JobFinding) -> set[str]:
     message = locales.english(found.message)
     if not (died or found.kind == "process_terminated") or not _DIED.match(message):
         return set()
-    if found.kind == "process_aborted" and not _OF_SCRIPT.match(message):
+    if found.kind == "process_aborted" and not _BY_SHELL.match(message):
         return set()
     ended = found.kind == "process_terminated" and _ENDED_BY_SCRIPT.search(message)
     return set() if ended else {_FILE, _ELSEWHERE, _SCRIPT, _DATA}
