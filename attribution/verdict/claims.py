@@ -332,8 +332,7 @@ def of_findings(
 ) -> Claim:
     """The claim of job-side findings, the strongest given first."""
     first = found[0]
-    shortage = first.signature is findings.named("licences_taken")  # nothing is broken: others hold them
-    node = None if shortage else _named_node(view, first.event)
+    node = None if first.signature.shortage else _named_node(view, first.event)
     times = [t for f in found if (t := findings.error_at(f.event)) is not None]
     return Claim(
         cause=cause,
@@ -346,7 +345,7 @@ def of_findings(
         cap=_hint_cap(view, cause, node),
         n_sources=1,
         words=first.event.message or first.signature.words,
-        domain=records.Domain.UNKNOWN if shortage else None,
+        domain=records.Domain.UNKNOWN if first.signature.shortage else None,
     )
 
 

@@ -63,6 +63,8 @@ class FindingSignature:
     onset: bool
     words: str
     gpu: bool = False
+    shortage: bool = False
+    """Others hold what the program needs: nothing is broken, on no node and in no domain."""
     check: str = ""
     """What the owner checks first, and when it is the site's concern; {node} is filled in (`next_steps`)."""
     happened: str = ""

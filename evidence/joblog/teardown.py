@@ -10,6 +10,7 @@ from itertools import dropwhile
 
 from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.last_errors import levels
 
 _MAX_CHARS = 600
 LOSSES = frozenset(
@@ -37,7 +38,6 @@ _SO_FAR = re.compile(
     re.IGNORECASE,
 )
 """Behind it: how far the work is, or which part of it is over."""
-_CLOSED = re.compile(r"\d - [\w.]{1,80} - (?:INFO|DEBUG) - .{0,200}\b[Cc]los(?:ed|ing)\b")
 _COUNTED = r"(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
 _OF_TOTAL = re.compile(rf"(?<![\w./-]){_COUNTED}")
 """A counter and its total."""
@@ -88,7 +88,7 @@ def _noted(before: Sequence[str]) -> bool:
     """Whether the traceback, of which the lines `before` are the beginning, stands below a logger's note that a connection is closed."""
     above = dropwhile(lambda line: line[:1].isspace() or not line, reversed(before))
     head = next(above, "")
-    return head.startswith(grammar.TRACEBACK) and _CLOSED.search(next(above, "")) is not None
+    return head.startswith(grammar.TRACEBACK) and levels.reports_closing(next(above, ""))
 
 
 def _is_complete(text: str) -> bool:

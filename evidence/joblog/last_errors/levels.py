@@ -103,12 +103,17 @@ def is_note(text: str) -> bool:
     return _NOTE.match(text) is not None or _NOTE_OF_TORCH.match(text) is not None
 
 
+def reports_closing(text: str) -> bool:
+    """Whether a logger notes that it closes a connection: what is lost then was to be."""
+    return _CLOSED.search(text) is not None
+
+
 def is_of_warning(text: str, before: Reversible[str]) -> bool:
     """Whether a logger prints the exception below a note of its own: a JVM's below a warning, a lost connection below the report that it is closed.
 
     An exception that ends a program has a higher level, or none.
     """
     above = next(iter(reversed(before)), "")
-    if _OF_LOSS.match(text) and _CLOSED.search(above):
+    if _OF_LOSS.match(text) and reports_closing(above):
         return True
     return _OF_JVM.match(text) is not None and _WARNED.match(above) is not None

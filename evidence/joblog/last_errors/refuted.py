@@ -47,11 +47,10 @@ _WELL = re.compile(
 _ONLY_ENDED = re.compile(r"\b(?:finished|completed?|done)\b", re.IGNORECASE)
 """Of an attempt, such words do not say how it ended."""
 _BAD = re.compile(
-    r"\b(?:not|never|without|cannot|could|unable|incomplete|fail\w{0,4}|errors?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|cancel\w{0,5}|timed? ?out|partial\w{0,2}|unsuccessful\w{0,2}|gave up|giv\w{2,3} up|denied|invalid|traceback)\b"
-    r"|Error\b|Exception\b|\b(?:exit\w{0,3}|rc|code|status|returned)\b\W{0,3}-?[1-9]",
+    rf"\b(?:not|never|without|could|incomplete|partial\w{{0,2}}|unsuccessful\w{{0,2}}|invalid|{remedies.COMPLAINT})\b|{remedies.BAD_CODE}",
     re.IGNORECASE,
 )
-_OF_SLURM = re.compile(r"(?:srun|slurmstepd\S{0,80}|scancel): ")
+_OF_SLURM = re.compile(remedies.OF_SLURM)
 _TRACE = re.compile(r"\+{1,4} (?=\S)")
 _LOOP = re.compile(r"\+{1,4} (?:for|while|select) ")
 _BREAK = re.compile(r"\+{1,4} (?:break|exit 0)\s*$")

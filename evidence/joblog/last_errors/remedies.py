@@ -68,10 +68,10 @@ _GOOD = re.compile(
 )
 _OWN_GOOD = {"sbatch": "Submitted batch job ", "pull": "Creating SIF file"}
 """How commands themselves report a success, by the word for what failed."""
-_WRONG = re.compile(
-    r"(?<!no )(?<!\b0 )\b(?:fail\w{0,4}|errors?|exceptions?|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|cancel\w{0,5}|timed? ?out|gave up|giving up|denied|traceback|cannot|could not|unable)\b|Error\b|Exception\b|\b(?:exit\w{0,3}|rc|code|status|returned)\b\W{0,3}-?[1-9]",
-    re.IGNORECASE,
-)
+COMPLAINT = r"fail\w{0,4}|errors?|exceptions?|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|cancel\w{0,5}|timed? ?out|gave up|giv\w{2,3} up|denied|traceback|cannot|could not|unable"
+BAD_CODE = r"Error\b|Exception\b|\b(?:exit\w{0,3}|rc|code|status|returned)\b\W{0,3}-?[1-9]"
+"""Words of a complaint; an exception's name or a code other than 0."""
+_WRONG = re.compile(rf"(?<!no )(?<!\b0 )\b(?:{COMPLAINT})\b|{BAD_CODE}", re.IGNORECASE)
 _NOT_STARTED = re.compile(
     r"slurmstepd: error: \*\*\* .{0,200} DUE TO (?:PREEMPTION|NODE FAIL)|srun: error: (?:Task launch for|Application launch failed)"
 )
@@ -79,7 +79,8 @@ _NOT_STARTED = re.compile(
 _NEXT_START = re.compile(
     r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2})[1-9]\d{0,2}\b", re.IGNORECASE
 )
-_OF_SLURM = re.compile(r"\s*$|(?:srun|slurmstepd\S{0,80}|scancel): ")
+OF_SLURM = r"(?:srun|slurmstepd\S{0,80}|scancel): "
+_OF_SLURM = re.compile(rf"\s*$|{OF_SLURM}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,40}")
 _NO_NAME = frozenset(
     {"the", "this", "run", "job", "failure", "failures", "failed", "returned", "error", "errors", "with", "and", "for", "was", "has", "info", "warning", "file", "files", "test", "tests"}
