@@ -26,7 +26,7 @@ from probing_cluster.evidence.joblog import (
     unexplained_end,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import sentences
+from probing_cluster.evidence.joblog.last_errors import sentences, unnamed
 from probing_cluster.evidence.joblog.messages import gpu_hardware, licences, unreached
 
 _STEPS = 3
@@ -103,7 +103,7 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = unreached.named(licences.named(gpu_hardware.named(finding)))
+        finding = unnamed.marked(unreached.named(licences.named(gpu_hardware.named(finding))))
         finding = teardown.after_work(finding, self.recent)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})

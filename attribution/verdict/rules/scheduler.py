@@ -41,11 +41,6 @@ _OF_STEPS = re.compile(r"\s*(?:srun|slurmstepd[\w.-]{0,64}): ")
 """Slurm's own lines about a step's tasks: after its limit they report SIGTERM and SIGKILL."""
 _ENDED_BY_SHELL = re.compile(r": line \d{1,7}: +\d{1,10} (?:Killed|Terminated)\b(?!.{0,40}\bsrun\b)")
 """The shell's line about another command of the script that a signal ended."""
-_LACKS_FILE = re.compile(
-    r"(?!.*(?:can't open file|command not found|cannot execute|shared object|(?:^|[\s'\"`:=(])/(?:dev|proc|sys|etc|usr|opt)/))"
-    r".*(?:No such file or directory|[Dd]oes(?: not|n't) exist|: Cannot (?:stat|open)\b|Exiting with failure status)"
-)
-"""A later command misses a file that the step may have had to write; its program, or a part of the node, is none."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Roles of findings that report a failure; Slurm's lines about a cancellation do not."""
 
@@ -220,7 +215,7 @@ def _step_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         beside = any(not _OF_STEPS.match(f.event.message) for f in errors)
         sure = _BY_OTHER_CODE if beside else _OTHER_LIMIT
     else:
-        if not all(_LACKS_FILE.match(f.event.message) for f in errors):
+        if not all(f.event.detail.get(vocabulary.LACKS_FILE) is True for f in errors):
             return  # the script went on, and a later command failed by itself
         sure = _OTHER_LIMIT if errors else _BY_OTHER_CODE
     hung = any(f.signature.onset for f in view.findings) or view.left_waiting

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Reversible
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
@@ -137,6 +139,12 @@ def lacks(found: JobFinding, message: str) -> set[str]:
         absolute = _SCRIPT if _OPENED.search(message) else _ELSEWHERE
         what.add(absolute if _ABSOLUTE.search(_OF_SHELL.sub("", message)) else _FILE)
     return what | ({_MODULE} if _NO_MODULE.search(message) else set())
+
+
+def marked(found: JobFinding) -> JobFinding:
+    """`found`, marked if its command misses a file that another one may have had to write; its own script is none."""
+    files = {_FILE, _ELSEWHERE} & lacks(found, locales.english(found.message))
+    return replace(found, detail={**found.detail, vocabulary.LACKS_FILE: True}) if files else found
 
 
 def beside_from(recent: Reversible[str], line: int) -> int:

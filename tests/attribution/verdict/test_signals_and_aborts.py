@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.core import records
+from probing_cluster.evidence.joblog import reader
 
 C = records.Confidence
 BANNER = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD"
@@ -134,7 +135,8 @@ def test_a_steps_limit_that_the_script_outlived_explains_no_later_error(make):
 def test_a_file_missing_after_a_steps_limit_is_its_consequence(make, message, cause):
     detail = {"role": "end", "first_cause": True, "line": 3}
     limit = make.finding("slurm_timeout", message=STEP_LIMIT, detail=detail)
-    later = make.finding("python_exception", message=message, detail={"role": "root", "domains": ["user_program"], "line": 9})  # fmt: skip
+    (read,) = reader.read([message])
+    later = make.finding(read.kind, message=message, detail={**read.detail, "role": "root", "domains": ["user_program"], "line": 9})  # fmt: skip
     v = make.judge(limit, later, attempt=make.attempt(exit_code=2))
     assert (v.cause, v.confidence) == (cause, C.LIKELY)
     assert limit.event_id in v.evidence
