@@ -34,7 +34,7 @@ _RECOVERY = re.compile(
 _CAUSED = re.compile(r"caused by previous Xid (\d{1,4})")
 _SM = re.compile(r"\(GPC (?P<gpc>\d{1,18}), TPC (?P<tpc>\d{1,18}), SM (?P<sm>\d{1,18})\)")
 _FAULT = re.compile(
-    r"faulted @ (?P<address>0x[0-9a-fA-F_]++).*?Fault is of type (?P<type>\w+) (?P<access>\w+)"
+    r"faulted @ (?P<address>0x[0-9a-fA-F_]++).{0,400}?Fault is of type (?P<type>\w+) (?P<access>\w+)"
 )
 _RPC = re.compile(
     r"from (?:GPU(?P<gpu>\d{1,18}) GSP|GSP(?P<gsp>\d{1,18}))!? Expected function (?P<function>\d{1,18}) \((?P<name>\w+)\)"
