@@ -17,7 +17,6 @@ MEDIAN_LINES = 150
 MOST_LINES = 400
 REGISTRIES = {
     "attribution/verdict/rules",
-    "evidence/joblog/messages",
     "healthchecks/checks",
     "probe_agent/sources",
 }

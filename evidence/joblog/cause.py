@@ -27,7 +27,9 @@ from probing_cluster.evidence.joblog import (
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import sentences, unnamed
-from probing_cluster.evidence.joblog.messages import gpu_hardware, licences, unreached
+from probing_cluster.evidence.joblog.messages import licences
+from probing_cluster.evidence.joblog.messages.communication import unreached
+from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
 
 _STEPS = 3
 """So many further steps show that the program went on."""

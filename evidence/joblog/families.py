@@ -9,32 +9,31 @@ from probing_cluster.evidence.joblog import chain, locales, shown_text, step_out
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.last_errors import refuted, trailing_errors
 from probing_cluster.evidence.joblog.messages import (
-    accelerators,
     batch,
     codes,
-    coordination,
     crashes,
-    cuda,
     data_loader,
+    languages,
+    launchers,
+    node,
+    process,
+    python,
+    slurm,
+    tools,
+    workflows,
+)
+from probing_cluster.evidence.joblog.messages.communication import (
+    coordination,
     gloo,
     hccl,
     horovod,
-    kernel_lines,
-    languages,
-    launchers,
     megatron,
     mpi,
     nccl,
-    node,
     nvshmem,
-    process,
-    python,
-    rocm,
-    slurm,
-    tools,
     torch_nccl,
-    workflows,
 )
+from probing_cluster.evidence.joblog.messages.devices import accelerators, cuda, kernel_lines, rocm
 
 FAMILIES: tuple[LogFamily, ...] = (
     slurm.FAMILY,
@@ -63,6 +62,8 @@ FAMILIES: tuple[LogFamily, ...] = (
     launchers.FAMILY,
     node.FAMILY,
 )
+JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
+"""Families that decide themselves whether a line reports an error or mentions it."""
 """The registration; the first family that recognises a line gives its finding."""
 _COLLECTIVES = (
     "reduce(",

@@ -22,10 +22,9 @@ from probing_cluster.evidence.joblog import (
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, LogFamily, Record
 from probing_cluster.evidence.joblog.last_errors import closing, refuted, stack_causes, trailing_errors
-from probing_cluster.evidence.joblog.messages import codes, cuda, languages, python, torch_nccl, workflows
-
-_JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
-"""Families that decide themselves whether a line reports an error or mentions it."""
+from probing_cluster.evidence.joblog.messages import languages, python
+from probing_cluster.evidence.joblog.messages.communication import torch_nccl
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
@@ -102,7 +101,7 @@ class JobLogReader:
 
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
         """Whether the family recognises only quoted text: then the line mentions the error."""
-        if family in _JUDGE_MENTION:
+        if family in families.JUDGE_MENTION:
             return False
         rest = mention.without_quotations(record.text)
         return rest != record.text and family.read(replace(record, text=rest), JoblogContext()) is None

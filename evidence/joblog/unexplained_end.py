@@ -13,7 +13,8 @@ from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
-from probing_cluster.evidence.joblog.messages import coordination, kernel_lines
+from probing_cluster.evidence.joblog.messages.communication import coordination
+from probing_cluster.evidence.joblog.messages.devices import kernel_lines
 
 KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 """Ends that do not name their reason."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, Record
-from probing_cluster.evidence.joblog.messages import hccl, slurm, torch_nccl
+from probing_cluster.evidence.joblog.messages import slurm
+from probing_cluster.evidence.joblog.messages.communication import hccl, torch_nccl
 
 _HEADS = (grammar.TRACEBACK, "\\n\\tat ")
 _MAX_DEPTH = 3

@@ -15,7 +15,9 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda, languages, nccl, process, python, slurm
+from probing_cluster.evidence.joblog.messages import languages, process, python, slurm
+from probing_cluster.evidence.joblog.messages.communication import nccl
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     "program_error": languages.FACTS["program_error"],

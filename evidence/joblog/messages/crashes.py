@@ -6,7 +6,8 @@ import re
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, Record, make
-from probing_cluster.evidence.joblog.messages import cuda, process, slurm
+from probing_cluster.evidence.joblog.messages import process, slurm
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     **{k: v for k, v in process.ENDS.items() if k != "task_exit"},

@@ -21,7 +21,9 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda, gloo, languages, slurm
+from probing_cluster.evidence.joblog.messages import languages, slurm
+from probing_cluster.evidence.joblog.messages.communication import gloo
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     "slurm_launch_failed": slurm.FACTS["slurm_launch_failed"],

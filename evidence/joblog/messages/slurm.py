@@ -18,7 +18,8 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda, python
+from probing_cluster.evidence.joblog.messages import python
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     "slurm_timeout": fact(LineRole.END, USER, "Slurm ended the job at its time limit."),

@@ -9,7 +9,8 @@ import re
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import cuda, languages, process, python
+from probing_cluster.evidence.joblog.messages import languages, process, python
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     **{k: process.FACTS[k] for k in ("oom_kill_suspected", "command_not_found")},

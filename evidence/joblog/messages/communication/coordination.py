@@ -13,7 +13,8 @@ from probing_cluster.evidence.joblog.grammar import (
     Record,
     make,
 )
-from probing_cluster.evidence.joblog.messages import process, rules, torch_nccl
+from probing_cluster.evidence.joblog.messages import process, rules
+from probing_cluster.evidence.joblog.messages.communication import torch_nccl
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],

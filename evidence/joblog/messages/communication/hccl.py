@@ -6,7 +6,8 @@ import re
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
-from probing_cluster.evidence.joblog.messages import cuda, torch_nccl
+from probing_cluster.evidence.joblog.messages.communication import torch_nccl
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_init", "nccl_internal_error")}
 FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]

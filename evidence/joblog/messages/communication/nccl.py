@@ -18,7 +18,9 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda, rules, torch_nccl
+from probing_cluster.evidence.joblog.messages import rules
+from probing_cluster.evidence.joblog.messages.communication import torch_nccl
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 _STATUSES = {
     "LOC_LEN_ERR": 1, "LOC_QP_OP_ERR": 2, "LOC_PROT_ERR": 4, "WR_FLUSH_ERR": 5, "REM_INV_REQ_ERR": 9, "REM_ACCESS_ERR": 10, "REM_OP_ERR": 11,

@@ -6,7 +6,7 @@ import re
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
-from probing_cluster.evidence.joblog.messages import cuda
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {"cuda_unknown_error": cuda.FACTS["cuda_unknown_error"]}
 _LOST = re.compile(

@@ -6,7 +6,7 @@ import re
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, fact, make
-from probing_cluster.evidence.joblog.messages import cuda
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     "gpu_hang": fact(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.messages import cuda
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 _NAMED = re.compile(
     r"uncorrectable (?:ECC|NVLink) error (?:encountered|detected)|\b(?:cuda|hip)Error(?:ECC(?:Uncorrectable|NotCorrectable)|NvlinkUncorrectable)\b"

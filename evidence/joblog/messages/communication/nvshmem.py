@@ -6,7 +6,8 @@ import re
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
-from probing_cluster.evidence.joblog.messages import gloo, languages, nccl
+from probing_cluster.evidence.joblog.messages import languages
+from probing_cluster.evidence.joblog.messages.communication import gloo, nccl
 
 FACTS = {
     "net_ib_error": nccl.FACTS["net_ib_error"],

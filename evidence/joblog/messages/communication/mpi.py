@@ -15,7 +15,8 @@ from probing_cluster.evidence.joblog.grammar import (
     Record,
     make,
 )
-from probing_cluster.evidence.joblog.messages import gloo, languages, nccl, process, python, rules, slurm
+from probing_cluster.evidence.joblog.messages import languages, process, python, rules, slurm
+from probing_cluster.evidence.joblog.messages.communication import gloo, nccl
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],

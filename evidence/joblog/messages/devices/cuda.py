@@ -19,7 +19,8 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda_memory, python
+from probing_cluster.evidence.joblog.messages import python
+from probing_cluster.evidence.joblog.messages.devices import cuda_memory
 
 FACTS = {
     "cuda_ecc": fact(

@@ -6,7 +6,7 @@ import re
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import torch_nccl
+from probing_cluster.evidence.joblog.messages.communication import torch_nccl
 
 FACTS = {"watchdog_timeout": torch_nccl.FACTS["watchdog_timeout"]}
 _STALLED = re.compile(
