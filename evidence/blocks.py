@@ -125,9 +125,14 @@ def fragment(trigger: str) -> str:
     return max(pieces, key=lambda piece: (piece not in _COMMON, len(piece)))
 
 
-@functools.lru_cache(maxsize=16)
-def _either(words: tuple[str, ...]) -> re.Pattern[bytes]:
-    return re.compile(literals.any_of(words).encode())
+@functools.lru_cache(maxsize=8)
+def _patterns(triggers: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """What finds a trigger in a line, and what finds a trigger's fragment in a word; made once for all logs."""
+    if any(re.search(r"\d", t) for t in triggers):
+        msg = "a trigger with a digit would be lost in a template"
+        raise ValueError(msg)
+    fragments = tuple(fragment(t) for t in triggers)
+    return re.compile(literals.any_of(triggers).encode()), re.compile(literals.any_of(fragments).encode())
 
 
 class TriggerSieve:
@@ -138,11 +143,7 @@ class TriggerSieve:
     """
 
     def __init__(self, triggers: Sequence[str]) -> None:
-        if any(re.search(r"\d", t) for t in triggers):
-            msg = "a trigger with a digit would be lost in a template"
-            raise ValueError(msg)
-        self._trigger = _either(tuple(triggers))
-        self._fragment = _either(tuple(fragment(t) for t in triggers))
+        self._trigger, self._fragment = _patterns(tuple(triggers))
         self._lines_without_trigger: set[bytes] = set()
         self._words_without_trigger: set[bytes] = set()
 
