@@ -297,8 +297,7 @@ class CauseCandidates:
             return
         if self._progress.after_line(record.text, live=overwritten or record.dated):
             self._late_steps += self._chars > _BUFFERED_CHARS
-        enough = _STEPS if apart else _HANDLED_STEPS
-        handled = best.detail.get("handled") is True and self._progress.steps >= enough
+        handled = best.detail.get("handled") and self._progress.steps >= (_STEPS if apart else _HANDLED_STEPS)
         if handled or self._late_steps >= _STEPS:
             self._survived()
         elif self._progress.live >= _STEPS:

@@ -36,7 +36,7 @@ _FILE_TOOL = re.compile(
 """Complaints of a script's file commands. If the script reports later that it is done, they did not matter."""
 _IGNORED = re.compile(r"^\+{1,4} exit 0$|\bignor(?:ed|ing)\W{0,3}$", re.IGNORECASE)
 """So they did not if the script says that it does without, or if its shell traces a good exit."""
-_ASKED = re.compile(
+_CLOSED_BY_USER = re.compile(
     r"\[[CI] .{0,40}App\] (?:received (?:shutdown request|signal \d{1,2}\b).{0,40}stopping$|Shutting down on /api/shutdown)"
 )
 """A notebook's server reports that its user or its job ends it."""
@@ -92,7 +92,7 @@ def went_well(text: str, message: str = "") -> bool:
     """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint, a part's own report if the error was its."""
     done = is_of_file_tool(message) and any(form.search(text) for form in (_ENDED, _IGNORED))
     part = _PART.search(message)
-    done = done or _ASKED.match(text) is not None or progress.made_up_for(message, text)
+    done = done or _CLOSED_BY_USER.match(text) is not None or progress.made_up_for(message, text)
     done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None
 

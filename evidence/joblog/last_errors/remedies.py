@@ -47,10 +47,11 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 _ON_CPU = re.compile(
-    r"\bCUDA_VISIBLE_DEVICES ?= ?(?:\"\"|''|[\"']?(?:-1|NoDevFiles)[\"']?)(?=$|[\s,;])|(?<!error )\b(?:on|device:|using(?: the)?) CPU\b.{0,12}\b(?:as|only)\b(?: (?:requested|configured|asked|intended|wanted|planned))?",
+    r"\bCUDA_VISIBLE_DEVICES ?= ?(?:\"\"|''|[\"']?(?:-1|NoDevFiles)[\"']?)(?=$|[\s,;])|(?<!error )\b(?:on|device:|using(?: the)?) CPU\b.{0,12}\b(?:as(?P<wanted> (?:requested|configured|asked|intended|wanted|planned))?|only)\b",
     re.IGNORECASE,
 )
-"""The GPUs are hidden on purpose, or not wanted: what lacks one is no failure."""
+"""The GPUs are hidden, or not wanted: what lacks one is no failure if the work goes well; nor otherwise, if the program says so."""
+_GPU = ["cuda", "gpu"]
 _CAUGHT = re.compile(
     r"\bKeyboardInterrupt (?:was )?(?:caught|handled)\b|\bcaught (?:an? |the )?KeyboardInterrupt\b"
 )
@@ -147,6 +148,9 @@ class Remedies:
         """A line of the log, in order; yields first and last lines of errors that the work outlived."""
         yield from self._read_start(line, text)
         text = text[:_MAX_CHARS]
+        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _GPU)):
+            yield top, line
+            return
         if self._read_kill(line, text) or self._read_remedy(line, text):
             return
         if self._pending and self._is_wrong(line, text):
@@ -170,7 +174,7 @@ class Remedies:
             own = next((good for name, good in _OWN_GOOD.items() if name in words), "")
             return self._state(self._top(line, words), line, own)
         if _ON_CPU.search(text):
-            return self._state(self._top(line, ["cuda", "gpu"]), line)
+            return self._state(self._top(line, _GPU), line)
         if _CAUGHT.search(text):
             below = (
                 number
@@ -178,10 +182,10 @@ class Remedies:
                 if "KeyboardInterrupt" in above
             )
             return self._state(min(below, default=line), line, interrupted=True)
-        if self._pending and self._pending[-1].interrupted and self._pending[-1].last == line - 1:
-            if _INTERRUPTED.match(text):
-                self._pending[-1].last = line
-                return True
+        last = self._pending[-1] if self._pending else None
+        if last and last.interrupted and last.last == line - 1 and _INTERRUPTED.match(text):
+            last.last = line
+            return True
         if _KNOWN.search(text):
             return self._state(self._top(line, ["fail"]), line)
         if _AT_ONCE.search(text) and _WRONG.search(text):
