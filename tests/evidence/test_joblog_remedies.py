@@ -70,6 +70,7 @@ SURVIVED: dict[str, list[str]] = {
     "a script's sum": ["expr: syntax error: unexpected argument '0'", "field 7: a=1", "field 7: written f7.txt, ok"],
     "tests": ["  * Installing grape (7.1): Failed", "  * Installing grape (7.1)", "OK"],
     "the CPU, as wanted": [NO_DEVICE, "no GPU, pressing on CPU as requested", "vine 7"],
+    "the CPU with hidden GPUs, as wanted": [NO_DEVICE, 'cuda_diagnostics: env: CUDA_VISIBLE_DEVICES=""', NO_DEVICE, "no GPU, pressing on CPU as requested", "vine 7"],
     "the CPU with hidden GPUs": [NO_DEVICE, 'cuda_diagnostics: env: CUDA_VISIBLE_DEVICES=""', "grapes written to must.npz"],
     "all shards": [NO_DEVICE, "pressing on CPU only", "all 31 grapes written"],
     "an interruption": ["step 7", "KeyboardInterrupt caught, keeping the must", *INTERRUPTED, "kept must.7", "clean end, exit code 0"],

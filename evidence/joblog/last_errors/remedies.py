@@ -148,7 +148,7 @@ class Remedies:
         """A line of the log, in order; yields first and last lines of errors that the work outlived."""
         yield from self._read_start(line, text)
         text = text[:_MAX_CHARS]
-        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _GPU)):
+        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _GPU, 0)):
             yield top, line
             return
         if self._read_kill(line, text) or self._read_remedy(line, text):
@@ -217,11 +217,11 @@ class Remedies:
         self._stated = last
         return True
 
-    def _top(self, line: int, words: list[str]) -> int:
-        """The first of the lines above that name the failed work, with those of the same speaker above it; 0 without one."""
+    def _top(self, line: int, words: list[str], stated: int | None = None) -> int:
+        """The first of the lines above that name the failed work, with those of the same speaker above it; 0 without one. `stated`: the last line that belongs to other work."""
         top, last, speaker = 0, 0, ""
         for number, above in islice(self._above(line), _LINES):
-            if number <= self._stated:
+            if number <= (self._stated if stated is None else stated):
                 break
             plain = above.lower().replace("-", "").replace("_", "")
             head = above.split(" ", 1)[0]
