@@ -101,6 +101,7 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "the action failed again": (["fitted", NOT_KEPT, "retrying the upload", NOT_KEPT, "giving up"], NOT_KEPT),
     "the action was done for something else": (["fitted", NOT_KEPT, "retrying upload of vines", "roses uploaded"], NOT_KEPT),
     "an error above the action": ([*DIVIDED, "keeper: busy", "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
+    "an error of other work": ([*DIVIDED, "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "another piece": (["upload failed: grown/7.tar to s3://vine/7.tar", "upload: grown/8.tar to s3://vine/8.tar"], "upload failed: grown/7.tar to s3://vine/7.tar"),
     "the restarted trial failed": (["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "Trial vine_7 will be restarted from step 9", "Trial vine_7 failed again"], ACTOR[0]),
     "the script's own job": (["grape: scancel 32", OTHERS_END, "grape: cleaning up"], OTHERS_END),

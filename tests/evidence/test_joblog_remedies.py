@@ -109,6 +109,7 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "no other mirror": (NOT_LOADED, NOT_LOADED[1]),
     "an open connection": (["net.core - INFO - Connection to tcp://10.0.0.7:8 is open.", CLOSED], CLOSED),
     "a daemon lost in the work": ([NO_DAEMON, "some ranks lost, exit status 1"], NO_DAEMON),
+    "the GPU was lost": (["CUDA error: an illegal memory access was encountered", "+ export CUDA_VISIBLE_DEVICES=-1", "grapes written to must.npz"], "CUDA error: an illegal memory access was encountered"),
     "the CPU was not wanted": ([NO_DEVICE, "trying on CPU", "press.py: cannot press on CPU"], NO_DEVICE),
     "the work failed on the CPU": ([NO_DEVICE, "pressing on CPU as requested", *DIVIDED], DIVIDED[-1]),
     "the work failed on the CPU by a signal": ([NO_DEVICE, "pressing on CPU as requested", CRASHED], CRASHED),

@@ -51,6 +51,11 @@ _SAME_ACTIONS = {
 """What brings the work to a server, or from it, goes by several names."""
 _DONE = re.compile(r"\b(?P<action>[a-z]{2,12}?)(?P<last>[a-z])(?:(?P=last)|e)??e?d\b")
 """The past of such a word."""
+_OF_TRANSFER = re.compile(
+    r"\b(?:HTTP\w{0,8}|\w{0,20}Client\w{0,8}|[45]\d\d|\w{0,20}Connection\w{0,12}|remote|requests?|API|URL|tim(?:ed|e)[ -]?out|refused|reset|unavailable|rejected|conflict|busy|denied|locked|Errno|SSL|network|servers?)\b",
+    re.IGNORECASE,
+)
+"""Words of an error that an action meets which brings something elsewhere; any other error must name the action."""
 _PIECE = re.compile(r"(?P<what>[a-z]{3,12})(?P<failed> failed)?: (?P<piece>\S*[/.]\S*)")
 """A tool's line about one of its pieces."""
 _SPARK = re.compile(
@@ -219,7 +224,9 @@ class Refutations:
 
     def _repeat(self, line: int, name: str) -> None:
         """An action is tried again that its verb names: the error right above the line is meant, with its traceback."""
-        top = line - 1
+        error, top = next(iter(reversed(self._recent)), ""), line - 1
+        if _OF_TRANSFER.search(error) is None and name.split()[1] not in error.lower():
+            return
         for above in islice(reversed(self._recent), 1, _LINES):
             if not (above[:1].isspace() or grammar.TRACEBACK in above):
                 break

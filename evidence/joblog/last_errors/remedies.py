@@ -51,7 +51,8 @@ _ON_CPU = re.compile(
     re.IGNORECASE,
 )
 """The GPUs are hidden, or not wanted: what lacks one is no failure if the work goes well; nor otherwise, if the program says so."""
-_GPU = ["cuda", "gpu"]
+_NO_GPU = ["cuinit", "libcuda", "nodevice", "no cuda", "no gpu", "no nvidia", "not find cuda"]
+"""How a program says that it lacks one."""
 _CAUGHT = re.compile(
     r"\bKeyboardInterrupt (?:was )?(?:caught|handled)\b|\bcaught (?:an? |the )?KeyboardInterrupt\b"
 )
@@ -148,7 +149,7 @@ class Remedies:
         """A line of the log, in order; yields first and last lines of errors that the work outlived."""
         yield from self._read_start(line, text)
         text = text[:_MAX_CHARS]
-        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _GPU, 0)):
+        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _NO_GPU, 0)):
             yield top, line
             return
         if self._read_kill(line, text) or self._read_remedy(line, text):
@@ -174,7 +175,7 @@ class Remedies:
             own = next((good for name, good in _OWN_GOOD.items() if name in words), "")
             return self._state(self._top(line, words), line, own)
         if _ON_CPU.search(text):
-            return self._state(self._top(line, _GPU), line)
+            return self._state(self._top(line, _NO_GPU), line)
         if _CAUGHT.search(text):
             below = (
                 number
