@@ -39,6 +39,7 @@ def test_what_is_judged_is_not_the_jobs_own(lines: list[str]) -> None:
     [
         (["--- sample vine/6 #0 (failed) ---", *DIVIDED], DIVIDED[-1]),
         (["--- sample vine/6 #0 (passed) ---", *FAILED, "srun: error: n4: task 0: Exited with exit code 1"], DIVIDED[-1]),
+        (["--- sample vine/6 #0 (passed) ---", *FAILED, "press: cannot go on", "bye"], DIVIDED[-1]),
         (["--- sample vine/6 #0 (passed) ---", "--- sample vine/7 #2 (passed) ---", *DIVIDED, "bye"], DIVIDED[-1]),
         (["--- stage press 1 (passed) ---", "--- stage grow 2 (failed) ---", *DIVIDED, "--- stage sell 3 (skipped) ---"], DIVIDED[-1]),
         (["========= COMPUTE-SANITIZER", CALL, FRAME, "========= ERROR SUMMARY: 1 error"], CALL),

@@ -46,14 +46,15 @@ class Judged:
                 if int(found["n"]) == 0:
                     yield from ((checked, checked) for checked in self._checked)
                 self._checked = []
-        if self._failed and not (_match(text) is None and remedies.complains(text)):
-            if len(self._names) >= _OTHERS:
-                yield from self._failed
-            self._failed = self._failed if len(self._names) < _OTHERS else []
         above = next(iter(reversed(self._recent)), "")
         for heading in (above, text):
             if len(self._names) < _MAX_KEPT and (found := _match(heading)):
                 self._names.add(found["name"])
+        if self._failed and _match(text) is None and remedies.complains(text):
+            self._failed = []  # the harness itself may have failed
+        elif self._failed and len(self._names) >= _OTHERS:
+            yield from self._failed
+            self._failed = []
         if (found := _match(above)) and found["bad"]:
             self._began = line - 1
         if self._began and grammar.TRACEBACK not in text and not text[:1].isspace():

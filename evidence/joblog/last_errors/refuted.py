@@ -52,7 +52,7 @@ _SAME_ACTIONS = {
 _DONE = re.compile(r"\b(?P<action>[a-z]{2,12}?)(?P<last>[a-z])(?:(?P=last)|e)??e?d\b")
 """The past of such a word."""
 _OF_TRANSFER = re.compile(
-    r"\b(?:HTTP\w{0,8}|\w{0,20}Client\w{0,8}|[45]\d\d|\w{0,20}Connection\w{0,12}|remote|requests?|API|URL|tim(?:ed|e)[ -]?out|refused|reset|unavailable|rejected|conflict|busy|denied|locked|Errno|SSL|network|servers?)\b",
+    r"\b(?:HTTP\w{0,8}|\w{0,20}Client\w{0,8}|[45]\d\d(?= [A-Z])|\w{0,20}Connection\w{0,12}|remote|requests?|API|URL|tim(?:ed|e)[ -]?out|refused|reset|unavailable|rejected|conflict|busy|denied|locked|Errno|SSL|network|servers?)\b",
     re.IGNORECASE,
 )
 """Words of an error that an action meets which brings something elsewhere; any other error must name the action."""
