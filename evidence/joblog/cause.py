@@ -92,6 +92,10 @@ class CauseCandidates:
         for i in indices:
             self._note(i, survived=True)
 
+    def has_survived(self, line: int) -> bool:
+        """Whether the program went on after the error in `line`."""
+        return any(f.line == line and f.detail.get("survived") is True for f in self.held)
+
     @property
     def candidate(self) -> JobFinding | None:
         """The best candidate, as long as nothing is settled."""
@@ -209,9 +213,9 @@ class CauseCandidates:
             if finding.line in lines and not finding.detail.get("handled"):
                 self._note(i, handled=True, goes_on=True)
 
-    def take_interruption(self, last_line: int) -> None:
-        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end."""
-        if self.settled:
+    def take_interruption(self, last_line: int, *, well: bool = False) -> None:
+        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end; `well`: the log ends with code 0."""
+        if self.settled or (well and self.best is None):
             return
         first = unexplained_end.interruption(self.held, self.candidate, last_line)
         if first is not None:
@@ -379,7 +383,7 @@ class CauseCandidates:
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
         outlived = unexplained_end.thread_outlived(best, self.held, lines)
-        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
+        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held, lines))):
             self.best = None
         elif lines:
             self._note(self.best, **unexplained_end.words_behind(lines, self.held))

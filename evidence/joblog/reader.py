@@ -18,6 +18,7 @@ from probing_cluster.evidence.joblog import (
     mention,
     shown_text,
     step_output,
+    teardown,
     unfold,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, LogFamily, Record
@@ -382,10 +383,12 @@ class JobLogReader:
             self._candidates.add(python.cut_off(self._cut_off[1]))
         best = None if self._candidates.is_open else self._candidates.candidate
         word = None if self._candidates.settled else self._tail.final_error(best)
-        if word and not (self._trailing.outlived(word.message) or self._refuted.covers(word.line)):
+        covers = (self._candidates.has_survived, self._refuted.covers)
+        if word and not (self._trailing.outlived(word.message) or any(of(word.line) for of in covers)):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
-        self._candidates.take_interruption(self._last_line)
+        well = teardown.ended_well(self._tail.lines_after(0))
+        self._candidates.take_interruption(self._last_line, well=well)
         self._candidates.take_own_end(self._tail.lines_after, self._chain.may_be_of_one_process)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()

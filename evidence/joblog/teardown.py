@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Reversible, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import dropwhile
+from itertools import dropwhile, islice
 
 from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
@@ -17,11 +17,39 @@ LOSSES = frozenset(
     {"nccl_system_error", "nccl_remote_error", "peer_lost", "python_consequence", "store_lost"}
 )
 """How processes lose each other, also when one after the other ends as it should."""
+_NOT_OVER = re.compile(
+    r"\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?)\b|n't", re.IGNORECASE
+)
 _OTHER = re.compile(
-    r"\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't",
+    r"\b(?:epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b",
     re.IGNORECASE,
 )
-"""What is over is less than the whole work, or is not over."""
+"""What is over is less than the whole work."""
+_RESULT = re.compile(r"[.,;:] {1,2}(?:\w{1,20} ){0,2}(?:best|final|total)\b", re.IGNORECASE)
+"""Behind the word of the end: a result, whatever it names."""
+_ZERO = re.compile(
+    r"(?:^|.{0,200}[\s,;:.(])(?:exit(?:ed|s|ing)?,?(?: with)?(?: exit)?(?:[ _-]?code| status)?|rc)(?: ?[=:] ?| )0\W{0,3}$",
+    re.IGNORECASE,
+)
+"""A program, or the script, reports that it ends with code 0."""
+_FAREWELL = re.compile(
+    r"\W{0,4}(?:total|overall) (?:wall|elapsed|run|execution)[ -]?(?:clock )?time\W{1,4}\d(?!.*\b(?:so far|per|remain\w*|left|estimat\w*)\b)|WallClock: +[\d.]+ +CPUTime: |(?:\[[^\]\n]{1,40}\]){0,3} ?End of program$|OK(?: \(skipped=\d{1,6}\))?$",
+    re.IGNORECASE,
+)
+"""What a program prints last of all: how long the whole work took, or that its tests went well."""
+_ENDS = re.compile(
+    r"(?!.*\b(?:(?:up|down)load\w*|cop(?:y|ied|ying)|sav(?:ed?|ing)|writ\w+|push\w*|export\w*|cannot|could not|unable)\b).*\b(?:shut(?:ting)?[ -]?down|closed|closing|disconnect\w{0,3}|unreachable|lost[ -]connection|connection[ -](?:lost|reset)|died unexpectedly|requests outstanding|unaware of this worker)\b",
+    re.IGNORECASE,
+)
+"""How processes lose each other in words that no kind has; not what one of them still had to do."""
+_CLEANS = re.compile(
+    r"\b(?:clean(?:ing|ed)?[ -]?up|delet(?:ed|ing)|remov(?:ed|ing)|tear(?:ing)? ?down|prun(?:ed|ing))\b", re.IGNORECASE
+)
+"""A script clears away what it had set up for the work."""
+_WRONG = re.compile(
+    r"(?<!no )(?<!\b0 )\b(?:fail\w{0,4}|exceptions?|abort\w{0,3}|killed|traceback|cannot|could not|unable)\b|(?:^|[\s:])(?:srun|slurmstepd\S*): ",
+    re.IGNORECASE,
+)
 _ENDED = re.compile(
     r"\W{0,6}(?:all )?(?:done|finished|completed?)(?=\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}?\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}?\b(?:(?:done|finished|completed?|ended)\b|over(?=\W{0,6}$|[.!,;]))",
     re.IGNORECASE,
@@ -42,6 +70,8 @@ _SO_FAR = re.compile(
     re.IGNORECASE,
 )
 """Behind it: how far the work is, or which part of it is over."""
+_STATED = frozenset({"program_error", "slurm_launch_failed"})
+"""What a program states about itself or a command; a traceback is not the end of work that went well."""
 _COUNTED = r"(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
 _OF_TOTAL = re.compile(rf"(?<![\w./-]){_COUNTED}")
 """A counter and its total."""
@@ -57,13 +87,26 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 
     A thread's loss needs no report if the last progress is complete.
     """
-    if finding.kind not in LOSSES:
+    if finding.kind == "process_terminated":
+        return replace(finding, detail={**finding.detail, "at_end": True})
+    lost = finding.kind in LOSSES or (finding.kind in _STATED and _ENDS.match(finding.message) is not None)
+    if not lost and finding.kind not in _STATED:
         return finding
-    if _noted(before):
+    if lost and _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})
-    last = next(filter(None, map(_report, reversed(before))), "")
+    behind, last = next(((i, r) for i, r in enumerate(map(_report, reversed(before))) if r), (0, ""))
     over = last == _OVER or (last == _COMPLETE and finding.detail.get("thread") is True)
-    return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
+    if lost and over:
+        return replace(finding, detail={**finding.detail, "after_work": True})
+    cleans = any(map(_CLEANS.search, islice(reversed(before), behind)))
+    if over or (lost and last == _COMPLETE):
+        return replace(finding, detail={**finding.detail, "at_end": "cleans" if over and cleans else True})
+    return finding
+
+
+def is_over(before: Reversible[str]) -> bool:
+    """Whether the last of the lines `before` that report on the work reports that it is over."""
+    return next(filter(None, map(_report, reversed(before))), "") == _OVER
 
 
 @lru_cache(maxsize=4 * progress.LOOK_BACK_LINES)
@@ -72,6 +115,9 @@ def _report(line: str) -> str:
     text = labels.bare(0, line).text
     bar = _BAR.match(text)
     if _is_over(text) or _KILLS.match(line) or (bar and bar["pc"] == "100"):
+        return _OVER
+    succeeded = _ZERO.match(text) or (progress.reports_success(text) and not progress.succeeded(text))
+    if _FAREWELL.match(text) or (succeeded and not (_NOT_OVER.search(text) or _OTHER.search(text))):
         return _OVER
     if bar or lines_behind.traces_work(line):
         return _GOES_ON
@@ -83,7 +129,9 @@ def _report(line: str) -> str:
 def _is_over(text: str) -> bool:
     """Whether the program reports in the line that its whole work is over."""
     ended = _ENDED.match(text)
-    if ended is None or _OTHER.search(text) or _OF_PART.search(ended[0]):
+    if ended is None or _NOT_OVER.search(text) or _OF_PART.search(ended[0]):
+        return False
+    if _OTHER.search(text, 0, ended.end() if _RESULT.match(text, ended.end()) else len(text)):
         return False
     if _SO_FAR.match(text, ended.end()):
         return False
@@ -104,7 +152,22 @@ def _is_complete(text: str) -> bool:
     return bool(pairs) and all(n == of for n, of in pairs)
 
 
-def is_teardown(best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether `best` came after the work, and nothing but such losses followed it."""
+def ended_well(lines: Sequence[str]) -> bool:
+    """Whether the last of the `lines` at the log's end reports an end with code 0."""
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return _ZERO.match(labels.bare(0, last[:_MAX_CHARS]).text) is not None
+
+
+def is_teardown(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str] = ()) -> bool:
+    """Whether `best` came after the work, and nothing but such losses followed it; `lines`: those behind it at the log's end.
+
+    What is no loss needs a better proof: the end with code 0, or a script that clears away and goes on.
+    """
+    at_end = best.detail.get("at_end")
+    if at_end is not None:
+        cleans = at_end == "cleans" or any(map(_CLEANS.search, lines))
+        well = ended_well(lines) or (cleans and bool(lines))
+        if not well or any(map(_WRONG.search, lines)):
+            return False
     later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)
-    return all(f.detail.get("after_work") for f in later)
+    return all(f.detail.get("after_work") or (at_end and f.detail.get("at_end")) for f in later)
