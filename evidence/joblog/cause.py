@@ -92,10 +92,6 @@ class CauseCandidates:
         for i in indices:
             self._note(i, survived=True)
 
-    def has_survived(self, line: int) -> bool:
-        """Whether the program went on after the error in `line`."""
-        return any(f.line == line and f.detail.get("survived") is True for f in self.held)
-
     @property
     def candidate(self) -> JobFinding | None:
         """The best candidate, as long as nothing is settled."""
@@ -213,9 +209,9 @@ class CauseCandidates:
             if finding.line in lines and not finding.detail.get("handled"):
                 self._note(i, handled=True, goes_on=True)
 
-    def take_interruption(self, last_line: int, *, well: bool = False) -> None:
-        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end; `well`: the log ends with code 0."""
-        if self.settled or (well and self.best is None):
+    def take_interruption(self, last_line: int, behind: Callable[[int], list[str]]) -> None:
+        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end, and that is not one with code 0."""
+        if self.settled or (self.best is None and teardown.ended_well(behind(0))):
             return
         first = unexplained_end.interruption(self.held, self.candidate, last_line)
         if first is not None:

@@ -18,7 +18,6 @@ from probing_cluster.evidence.joblog import (
     mention,
     shown_text,
     step_output,
-    teardown,
     unfold,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, LogFamily, Record
@@ -286,9 +285,8 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        text = unfold.typed_over(prefixes.plain(text))
-        text = self._labels.plain(_COLOURS.sub("", text).rstrip())
-        text = self._copied.plain(line, text)
+        text = _COLOURS.sub("", unfold.typed_over(prefixes.plain(text)))
+        text = self._copied.plain(line, self._labels.plain(text.rstrip()))
         if (of_lsf := self._lsf.read(line, text)) is not None:
             if self._lsf.job_from:
                 self._trailing.take_last()
@@ -383,12 +381,12 @@ class JobLogReader:
             self._candidates.add(python.cut_off(self._cut_off[1]))
         best = None if self._candidates.is_open else self._candidates.candidate
         word = None if self._candidates.settled else self._tail.final_error(best)
-        covers = (self._candidates.has_survived, self._refuted.covers)
-        if word and not (self._trailing.outlived(word.message) or any(of(word.line) for of in covers)):
+        survived = {f.line for f in self._candidates.held if f.detail.get("survived")}
+        outlived = word and (self._trailing.outlived(word.message) or self._refuted.covers(word.line))
+        if word and not (outlived or word.line in survived):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
-        well = teardown.ended_well(self._tail.lines_after(0))
-        self._candidates.take_interruption(self._last_line, well=well)
+        self._candidates.take_interruption(self._last_line, self._tail.lines_after)
         self._candidates.take_own_end(self._tail.lines_after, self._chain.may_be_of_one_process)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Reversible, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import dropwhile, islice
 
-from probing_cluster.evidence.joblog import grammar, labels, progress
+from probing_cluster.evidence.joblog import grammar, labels, progress, units
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import levels, lines_behind
 
@@ -33,17 +33,25 @@ _ZERO = re.compile(
 )
 """A program, or the script, reports that it ends with code 0."""
 _FAREWELL = re.compile(
-    r"\W{0,4}(?:total|overall) (?:wall|elapsed|run|execution)[ -]?(?:clock )?time\W{1,4}\d(?!.*\b(?:so far|per|remain\w*|left|estimat\w*)\b)|WallClock: +[\d.]+ +CPUTime: |(?:\[[^\]\n]{1,40}\]){0,3} ?End of program$|OK(?: \(skipped=\d{1,6}\))?$",
+    r"\W{0,4}(?:total|overall) (?:wall|elapsed|run|execution)[ -]?(?:clock )?time\W{1,4}\d(?!.*\b(?:so far|per|remain\w*|left|estimat\w*)\b)|WallClock: +[\d.]+ +CPUTime: |(?:\[[^\]\n]{1,40}\]){0,3} ?End of program$",
     re.IGNORECASE,
 )
-"""What a program prints last of all: how long the whole work took, or that its tests went well."""
+"""What a program prints last of all, as how long the whole work took."""
+_TESTS, _RAN = re.compile(r"OK(?: \(skipped=\d{1,6}\))?$"), re.compile(r"Ran \d{1,7} tests? in \d")
+_SUM_LINES, _CLEAN_LINES, _WORDS_CHARS = 3, 20, 120
+_OF_NEXT = re.compile(
+    r"\b(?:srun|slurmstepd\S*): |^\W{0,4}(?!(?i:error)\b)[\w./-]{1,80}: (?:fatal )?error: |\b(?:unrecogni[sz]ed|usage|arguments?|no such file|cannot open|can't open|not found|missing)\b",
+    re.IGNORECASE,
+)
+"""The complaint of a further program of the script, which may be work, too."""
 _ENDS = re.compile(
-    r"(?!.*\b(?:(?:up|down)load\w*|cop(?:y|ied|ying)|sav(?:ed?|ing)|writ\w+|push\w*|export\w*|cannot|could not|unable)\b).*\b(?:shut(?:ting)?[ -]?down|closed|closing|disconnect\w{0,3}|unreachable|lost[ -]connection|connection[ -](?:lost|reset)|died unexpectedly|requests outstanding|unaware of this worker)\b",
+    r"(?!.*\b(?:(?:up|down)load\w*|cop(?:y|ied|ying)|sav(?:ed?|ing)|writ\w+|stor(?:ed?|ing)|sen[dt]\w*|submit\w*|not|push\w*|export\w*|cannot|could not|unable)\b).*\b(?:shut(?:ting)?[ -]?down|closed|closing|disconnect\w{0,3}|unreachable|lost[ -]connection|connection[ -](?:lost|reset)|died unexpectedly|requests outstanding|unaware of this worker)\b",
     re.IGNORECASE,
 )
 """How processes lose each other in words that no kind has; not what one of them still had to do."""
 _CLEANS = re.compile(
-    r"\b(?:clean(?:ing|ed)?[ -]?up|delet(?:ed|ing)|remov(?:ed|ing)|tear(?:ing)? ?down|prun(?:ed|ing))\b", re.IGNORECASE
+    r"\b(?:clean(?:ing|ed)?[ -]?up|delet(?:ed|ing)|remov(?:ed|ing)|tear(?:ing)? ?down|prun(?:ed|ing))\b",
+    re.IGNORECASE,
 )
 """A script clears away what it had set up for the work."""
 _WRONG = re.compile(
@@ -79,7 +87,7 @@ _ONLY_TOTAL = re.compile(rf"(?: |\W{{0,4}}(?=[\d /of]{{3,40}}\W{{0,6}}$)){_COUNT
 """Behind the word of the end: how much of the work is over. A sentence behind a colon is a result."""
 
 
-_OVER, _COMPLETE, _GOES_ON = "over", "complete", "goes on"
+_OVER, _COMPLETE, _GOES_ON, _TESTED, _ZERO_CODE = "over", "complete", "goes on", "tested", "code 0"
 
 
 def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
@@ -87,26 +95,55 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 
     A thread's loss needs no report if the last progress is complete.
     """
-    if finding.kind == "process_terminated":
-        return replace(finding, detail={**finding.detail, "at_end": True})
+    if units.ends_main(finding.message):
+        return finding
     lost = finding.kind in LOSSES or (finding.kind in _STATED and _ENDS.match(finding.message) is not None)
     if not lost and finding.kind not in _STATED:
         return finding
     if lost and _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})
-    behind, last = next(((i, r) for i, r in enumerate(map(_report, reversed(before))) if r), (0, ""))
-    over = last == _OVER or (last == _COMPLETE and finding.detail.get("thread") is True)
-    if lost and over:
+    before = _above(finding, before)
+    over, behind = _over(before)
+    if lost and (over or (finding.detail.get("thread") is True and _last(before) == _COMPLETE)):
         return replace(finding, detail={**finding.detail, "after_work": True})
-    cleans = any(map(_CLEANS.search, islice(reversed(before), behind)))
-    if over or (lost and last == _COMPLETE):
-        return replace(finding, detail={**finding.detail, "at_end": "cleans" if over and cleans else True})
+    if lost and _last(before) == _COMPLETE:
+        return replace(finding, detail={**finding.detail, "at_end": "lost"})
+    if over and not _OF_NEXT.search(finding.message):
+        cleans = any(map(_CLEANS.search, islice(reversed(before), min(behind, _CLEAN_LINES))))
+        return replace(finding, detail={**finding.detail, "at_end": "cleans" if cleans else "over"})
     return finding
 
 
-def is_over(before: Reversible[str]) -> bool:
+def _above(finding: JobFinding, before: Sequence[str]) -> Sequence[str]:
+    """The lines `before` without the finding's own and those below it: an error from the end of the log is found late."""
+    words = finding.message[:_WORDS_CHARS]
+    own = next((behind for behind, line in enumerate(reversed(before), 1) if words in line), 0)
+    return list(islice(before, len(before) - own))
+
+
+def is_over(before: Sequence[str]) -> bool:
     """Whether the last of the lines `before` that report on the work reports that it is over."""
-    return next(filter(None, map(_report, reversed(before))), "") == _OVER
+    return _over(before)[0]
+
+
+def _last(before: Sequence[str]) -> str:
+    return next(filter(None, map(_report, reversed(before))), "")
+
+
+def _over(before: Sequence[str]) -> tuple[bool, int]:
+    """Whether the work is over by the lines `before`, and how many of them stand below the line that reports it.
+
+    A command's code and a short `OK` need more: lines above that report on the work or a result, or a sum of tests.
+    """
+    reports = ((behind, report) for behind, line in enumerate(reversed(before)) if (report := _report(line)))
+    behind, last = next(reports, (0, ""))
+    if last == _TESTED:
+        above = islice(reversed(before), behind + 1, behind + 1 + _SUM_LINES)
+        return any(map(_RAN.match, above)), behind
+    if last != _ZERO_CODE:
+        return last == _OVER, behind
+    above = islice(reversed(before), behind + 1, None)
+    return any(_report(line) or units.is_result(line) for line in above), behind
 
 
 @lru_cache(maxsize=4 * progress.LOOK_BACK_LINES)
@@ -116,9 +153,12 @@ def _report(line: str) -> str:
     bar = _BAR.match(text)
     if _is_over(text) or _KILLS.match(line) or (bar and bar["pc"] == "100"):
         return _OVER
-    succeeded = _ZERO.match(text) or (progress.reports_success(text) and not progress.succeeded(text))
-    if _FAREWELL.match(text) or (succeeded and not (_NOT_OVER.search(text) or _OTHER.search(text))):
-        return _OVER
+    if _TESTS.match(text):
+        return _TESTED
+    succeeded = progress.reports_success(text) and not progress.succeeded(text)
+    zero = _ZERO.match(text) is not None
+    if _FAREWELL.match(text) or ((succeeded or zero) and not (_NOT_OVER.search(text) or _OTHER.search(text))):
+        return _ZERO_CODE if zero else _OVER
     if bar or lines_behind.traces_work(line):
         return _GOES_ON
     if progress.is_progress(text):
@@ -158,16 +198,22 @@ def ended_well(lines: Sequence[str]) -> bool:
     return _ZERO.match(labels.bare(0, last[:_MAX_CHARS]).text) is not None
 
 
+def _at_end(finding: JobFinding) -> str | None:
+    """How near the end of the work it came, if that alone proves nothing. A signal may come whenever the work is to end."""
+    at_end = finding.detail.get("at_end")
+    return at_end or ("ended" if finding.kind == "process_terminated" else None)
+
+
 def is_teardown(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str] = ()) -> bool:
     """Whether `best` came after the work, and nothing but such losses followed it; `lines`: those behind it at the log's end.
 
     What is no loss needs a better proof: the end with code 0, or a script that clears away and goes on.
     """
-    at_end = best.detail.get("at_end")
+    at_end = _at_end(best)
     if at_end is not None:
-        cleans = at_end == "cleans" or any(map(_CLEANS.search, lines))
+        cleans = at_end == "cleans" or (at_end == "over" and any(map(_CLEANS.search, lines)))
         well = ended_well(lines) or (cleans and bool(lines))
         if not well or any(map(_WRONG.search, lines)):
             return False
     later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)
-    return all(f.detail.get("after_work") or (at_end and f.detail.get("at_end")) for f in later)
+    return all(f.detail.get("after_work") or (at_end and _at_end(f)) for f in later)

@@ -93,7 +93,7 @@ _R_ENDS = re.compile(
 )
 """What R prints below the error that ends it; a script that `try` guards goes on without."""
 _LEFT_OUT = re.compile(
-    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting|(?:[-=]>|[:,;]) ?(?:dropped|discarded|rejected)\W*$",
+    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting|^(?!.*\b(?:link|connections?|socket|peer|client|node|worker|rank|request)\b).*(?:[-=]>|[:,;]) ?(?:dropped|discarded|rejected)\W*$",
     re.IGNORECASE,
 )
 _INSTEAD = re.compile(r"\bfailed\b[^,;\n]{0,60}[,;] using (?:the |an? )?[a-z]")

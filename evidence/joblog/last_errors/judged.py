@@ -22,7 +22,9 @@ _OTHERS = 2
 """A harness judges at least so many; a single heading may be that of the job's own part."""
 _BAD = r"(?:failed|errors?|crashed|timed out|timeout|wrong answer|incorrect|rejected|unresolved|unsolved|runtime error)"
 _GOOD = r"(?:passed|ok|correct|accepted|resolved|solved|skipped)"
-_JUDGED = r"(?:candidate|completion|generation|solution|submission|snippet|sample|example|problem|instance|mutant)"
+_JUDGED = (
+    r"(?:candidate|completion|generation|solution|submission|snippet|sample|example|problem|instance|mutant)"
+)
 _HEADING = re.compile(
     rf"(?P<frame>[-=*#]{{2,8}}) (?P<name>(?=[^\n]{{0,80}}\d)(?=[^\n]{{0,80}}\b{_JUDGED}\b)[^\n]{{4,100}}?)"
     rf"(?:[ :(]{{1,3}}(?:(?P<bad>{_BAD})|{_GOOD})\)?)? ?(?P=frame)$",

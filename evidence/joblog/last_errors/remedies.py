@@ -73,6 +73,8 @@ _HELPERS = re.compile(
 )
 _PID = re.compile(r"\(pid[ :=]{1,2}(\d{2,8})\)", re.IGNORECASE)
 """What a script starts in the background."""
+_OF_WORK = re.compile(r"\b(?:train|main|run|work|rank|job|eval|task|step|sim|launch|python)", re.IGNORECASE)
+"""That may be the work itself."""
 _ENDED = re.compile(
     r"\bline \d{1,6}: {1,4}(?P<pid>\d{1,10}) (?:Killed|Terminated) {1,24}(?:(?:\S{0,80}/)?(?:python[\d.]{0,4}|(?:ba)?sh) )?(?:\S{0,80}/)?(?P<name>[\w.-]{1,80})"
 )
@@ -116,7 +118,9 @@ _NEXT_START = re.compile(
 )
 """The heading of a job's next start. Other things are numbered by some of the nouns, too: such a number counts the ends of the job so far."""
 OF_SLURM = r"(?:srun|slurmstepd\S{0,80}|scancel): "
-_FIRST_START = re.compile(r"\W{0,6}(?:run|attempt|try|launch|start|segment|leg|session|incarnation)[ #:]{1,2}0\b", re.IGNORECASE)
+_FIRST_START = re.compile(
+    r"\W{0,6}(?:run|attempt|try|launch|start|segment|leg|session|incarnation)[ #:]{1,2}0\b", re.IGNORECASE
+)
 """Some count from 0."""
 _COUNTED = re.compile(r"\bSLURM_RESTART_COUNT ?[=:] ?[1-9]|\brestart(?: count)? ?[=:#] ?[1-9]", re.IGNORECASE)
 """Slurm's own count of the starts."""
@@ -284,11 +288,15 @@ class Remedies:
             self._kill = found["pid"] or found["traced"], line
             return True
         if (found := _HELPERS.search(text)) and len(self._helpers) < _MAX_PENDING:
-            self._helpers.update(found["names"].lower().split(), _PID.findall(text))
+            if not _OF_WORK.search(found["names"]):
+                self._helpers.update(_WORD.findall(found["names"].lower()), _PID.findall(text))
         elif (found := _ENDED.search(text) if self._helpers else None) and self._helpers & {
-            found["pid"], found["name"].lower()
+            found["pid"],
+            found["name"].lower(),
         }:
-            return teardown.is_over([above for _, above in reversed([*self._above(line)])]) and self._state(line, line)
+            return teardown.is_over([above for _, above in reversed([*self._above(line)])]) and self._state(
+                line, line
+            )
         if self._kill is None:
             return False
         pid, since = self._kill
