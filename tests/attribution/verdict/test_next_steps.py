@@ -151,6 +151,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("program_error", "job.sh: line 3: ./solve: cannot execute binary file: Exec format error", "`file PATH`"),
         ("program_error", "cp: cannot open '/proj/a': Permission denied", "`namei -l PATH`"),
         ("program_error", "git@code.example.org: Permission denied (publickey).", "known_hosts"),
+        ("program_error", 'Lmod has detected the following error: The following module(s) are unknown: "foo/9"', "module spider NAME"),
         ("program_error", "cat: '/proj/a': Is a directory", "that of a directory"),
         ("program_error", "./solve: error while loading shared libraries: libfoo.so.3: cannot open shared object file: No such file or directory", "LD_LIBRARY_PATH"),
         ("import_error", "ImportError: libfoo.so.3: cannot open shared object file: No such file or directory", "ldd PROGRAM"),
