@@ -180,7 +180,7 @@ def names_signal(line: str, number: int) -> bool:
 
 _SHELL = re.compile(
     r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>(?:Killed|Terminated|Aborted|Hangup|Quit|Interrupt|Segmentation fault|Bus error|Illegal instruction|Floating point exception|Broken pipe|Alarm clock"
-    r"|Trace/breakpoint trap|CPU time limit exceeded|File size limit exceeded|User defined signal [12])(?: \(core dumped\))?) (?P<command>\S.*)$",
+    r"|Trace/breakpoint trap|CPU time limit exceeded|File size limit exceeded|User defined signal [12])(?: ?\(core dumped\))?) (?P<command>\S.*)$",
     re.ASCII,
 )
 """The shell's message about a script command that a signal ended, with runs of blanks reduced to one."""

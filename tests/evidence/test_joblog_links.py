@@ -333,6 +333,26 @@ def test_a_stage_that_a_signal_ended_did_not_write_the_next_ones_file(died: list
 MISSING = "FileNotFoundError: [Errno 2] No such file or directory: 'raw/in.npy'"
 
 
+AT_LIMIT = [
+    "job.sh: line 4: 812 File size limit exceeded(core dumped) ./fold > all.out",
+    "job.sh: line 4: 812 CPU time limit exceeded (core dumped) ./fold",
+    "File size limit exceeded",
+    "srun: error: c7: task 0: File size limit exceeded (core dumped)",
+]
+CHECKS = ["AssertionError: fewer rows than expected", "AssertionError"]
+
+
+@pytest.mark.parametrize("died", AT_LIMIT)
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_right_behind_a_command_that_a_limit_ended_fails_for_that(died: str, check: str) -> None:
+    """What it wrote is not whole. Another error, a check behind work, or behind a crash of something else, is of its own."""
+    assert first("reading", died, "checking", *traceback(check)) == died
+    assert first("reading", died, *traceback("KeyError: 'rows'")) == "KeyError: 'rows'"
+    assert first("reading", died, *WORK, *traceback(check)) == check
+    crash = "job.sh: line 4: 812 Segmentation fault      (core dumped) ./view"
+    assert first("reading", crash, *traceback(check)) == check
+
+
 @pytest.mark.parametrize(
     "headings",
     [
