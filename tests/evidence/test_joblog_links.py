@@ -333,6 +333,27 @@ def test_a_stage_that_a_signal_ended_did_not_write_the_next_ones_file(died: list
 MISSING = "FileNotFoundError: [Errno 2] No such file or directory: 'raw/in.npy'"
 
 
+@pytest.mark.parametrize(
+    "failed",
+    [
+        "/spool/job7/slurm_script: line 3: pip: command not found",
+        "job.sh: 3: pip3: not found",
+        "/spool/job7/slurm_script: line 3: uv: command not found",
+        "ERROR: Could not install packages due to an OSError: HTTPSConnectionPool(host='pypi.example.org', port=443): Max retries exceeded",
+        "ERROR: Could not open requirements file: [Errno 2] No such file or directory: 'needs.txt'",
+        "error: externally-managed-environment",
+    ],
+)
+def test_a_package_right_behind_an_installer_that_could_not_begin_is_missing_for_that(failed: str) -> None:
+    """Not a part of a package that is there, another error, nor a package behind work."""
+    lacks = traceback("ModuleNotFoundError: No module named 'einops'")
+    assert first("begin", failed, "fit", *lacks) == failed
+    assert first("begin", failed, *traceback("KeyError: 'einops'")) == "KeyError: 'einops'"
+    part = "ModuleNotFoundError: No module named 'einops.layers'"
+    assert first("begin", failed, *traceback(part)) == part
+    assert first("begin", failed, *WORK, *lacks) == lacks[-1]
+
+
 AT_LIMIT = [
     "job.sh: line 4: 812 File size limit exceeded(core dumped) ./fold > all.out",
     "job.sh: line 4: 812 CPU time limit exceeded (core dumped) ./fold",

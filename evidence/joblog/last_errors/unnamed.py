@@ -17,11 +17,12 @@ from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
 
-_FILE, _ELSEWHERE, _SCRIPT, _MODULE, _DATA, _WHOLE = (
+_FILE, _ELSEWHERE, _SCRIPT, _MODULE, _PACKAGE, _DATA, _WHOLE = (
     "a file here",
     "a file elsewhere",
     "the script",
     "a module here",
+    "a package",
     "data",
     "the rest of a file",
 )
@@ -102,7 +103,13 @@ _REST = re.compile(
     r"Calls: |In addition: |Image {4,}PC|\S{1,60}\s{2,}[\dA-F]{8,16}\s|Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
 )
 """Further lines of R's, Python's and Fortran's messages."""
+_INSTALLS = re.compile(
+    r"\S{1,300}: (?:line )?\d{1,6}: (?:\S{0,200}/)?(?:pip[\d.]{0,5}|uv|pixi|poetry|pipenv): (?:[Cc]ommand )?not found$|error: externally-managed-environment"
+    r"|ERROR: (?:Could not (?:install packages|open requirements file))"
+)
+"""What installs packages could not begin, and names none of them."""
 _BRINGS = (
+    (_INSTALLS, {_PACKAGE}),
     (_CD, {_FILE, _SCRIPT, _MODULE}),
     (_CLONE, {_FILE, _SCRIPT}),
     (_LARGE_FILES, {_FILE, _DATA}),
@@ -150,7 +157,7 @@ def lacks(found: JobFinding, message: str) -> set[str]:
     if _NO_FILE.search(message):
         absolute = _SCRIPT if _OPENED.search(message) else _ELSEWHERE
         what.add(absolute if _ABSOLUTE.search(_OF_SHELL.sub("", message)) else _FILE)
-    return what | ({_MODULE} if _NO_MODULE.search(message) else set())
+    return what | ({_MODULE, _PACKAGE} if _NO_MODULE.search(message) else set())
 
 
 def marked(found: JobFinding) -> JobFinding:
