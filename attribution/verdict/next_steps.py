@@ -199,7 +199,7 @@ def _advice(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     beside = [f.event for f in view.findings] if winner.by_elimination else []
     shown = winner.evidence if winner.by_elimination else winner.evidence[:1]
     # The same message in another language has the same advice.
-    lines = [(e.message, str(e.detail.get("english") or e.message)) for e in (*shown, *beside)]
+    lines = [(e.message, phrases.in_english(e)) for e in (*shown, *beside)]
     text = "\n".join([winner.words, *(words for _, words in lines)])
     if step := findings.advice(text):
         message = phrases.clean(next((m for m, words in lines if findings.advice(words)), ""))
