@@ -185,7 +185,9 @@ _DUMPED = (
     "çekirdek döküldü", "збережено знімок оперативної пам’яті", "核心已转储", "核心已傾印",
 )  # fmt: skip
 """bash's words behind it for a core that was dumped."""
-_OTHER_MEANING = frozenset({"Matat", "Drept", "Morto", "Ucciso", "Processus arrêté", "Süreç durduruldu", "強制終了", "強制結束"})
+_OTHER_MEANING = frozenset(
+    {"Matat", "Drept", "Morto", "Ucciso", "Processus arrêté", "Süreç durduruldu", "強制終了", "強制結束"}
+)
 """Words for a killed child that are a program's own as well: `stopped`, `dead`, or a name."""
 _NOT_FOUND = (
     "no s'ha trobat l'ordre", "příkaz nenalezen", "kommando ikke fundet", "Kommando nicht gefunden",
@@ -242,7 +244,11 @@ _COMMAND = re.compile(
 _PLAIN = re.compile(
     rf"^(?P<shell>-?(?:ba|z|da|k|c|tc)?sh)[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
 )
-_ALONE = [w for english in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception") for w in _SIGNALS[english]]
+_ALONE = [
+    w
+    for english in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception")
+    for w in _SIGNALS[english]
+]
 _ALONE += [w for w in _SIGNALS["Killed"] if w not in _OTHER_MEANING]
 _CORE = rf"\s{{0,2}}[(（](?:core dumped|{_either(_DUMPED)})[)）] ?"
 _BARE = re.compile(

@@ -93,11 +93,24 @@ NO_ENVIRONMENT = [
     ("/opt/conda/etc/profile.d/conda.sh: No such file or directory", "program_error"),
 ]
 WITH_HELP = [
-    ("fatal: Could not read from remote repository.", "\nPlease make sure you have the correct access rights\nand the repository exists."),
-    ("Host key verification failed.", "fatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists."),
-    ('Lmod has detected the following error:  The following module(s) are unknown: "lammps/9"', '\nPlease check the spelling or version number. Also try "module spider ..."\n\nAlso make sure that all modulefiles written in TCL start with the string\n#%Module\n'),
+    (
+        "fatal: Could not read from remote repository.",
+        "\nPlease make sure you have the correct access rights\nand the repository exists.",
+    ),
+    (
+        "Host key verification failed.",
+        "fatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.",
+    ),
+    (
+        'Lmod has detected the following error:  The following module(s) are unknown: "lammps/9"',
+        '\nPlease check the spelling or version number. Also try "module spider ..."\n\nAlso make sure that all modulefiles written in TCL start with the string\n#%Module\n',
+    ),
 ]
-LAST_WORDS = ["could not prepare the run\nsee the notes\nbye", "ERROR: no sources", "tidying up\nleaving /w/run\nFATAL: nothing to run, stop"]
+LAST_WORDS = [
+    "could not prepare the run\nsee the notes\nbye",
+    "ERROR: no sources",
+    "tidying up\nleaving /w/run\nFATAL: nothing to run, stop",
+]
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>'
 CURL = "curl: (6) Could not resolve host: hooks.example.org"
 FIRST = [

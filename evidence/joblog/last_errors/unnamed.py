@@ -80,7 +80,8 @@ _AT_LIMIT = re.compile(
 )
 """A limit ended the command, which was still writing."""
 _CUT_SHORT = re.compile(
-    r"(?:\w{1,60}\.){0,8}AssertionError\b|.{0,400}\b(?:truncated|incomplete|too (?:short|small))\b", re.IGNORECASE
+    r"(?:\w{1,60}\.){0,8}AssertionError\b|.{0,400}\b(?:truncated|incomplete|too (?:short|small))\b",
+    re.IGNORECASE,
 )
 """A check fails on a file that is not whole, or says so."""
 _DIED = re.compile(

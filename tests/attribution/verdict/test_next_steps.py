@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing_cluster.attribution.verdict import phrases
+from probing_cluster.attribution.verdict import phrases, taxonomy
 from probing_cluster.core import records
 
 C, D = records.Confidence, records.Domain
@@ -97,6 +97,9 @@ def test_a_licence_server_that_is_down_or_has_none_left_is_not_the_program(make,
     short = licence == "taken"
     assert (made.cause, made.confidence) == ("system_services", C.POSSIBLE)
     assert made.domain is (D.UNKNOWN if short else D.SYSTEM_SOFTWARE)
+    assert made.component is not None
+    name = "licences in use" if short else "licence server"
+    assert taxonomy.name(made.cause, made.component) == name
     assert not (short and made.node)
     assert made.summary.startswith(words)
     assert made.next_step.startswith(step)

@@ -30,9 +30,7 @@ _READER = re.compile(
     r"(?:/\S{0,80}/)?(?:cat|head|tail|wc|[ef]?grep|sort|cut|uniq|diff|stat|du|file|readlink|chmod|touch): "
 )
 """Complaints of commands that look at a file and end with 1 or 2."""
-_FAILURES = frozenset(
-    {findings.FindingRole.OWN, findings.FindingRole.EXIT, findings.FindingRole.HINT}
-)
+_FAILURES = frozenset({findings.FindingRole.OWN, findings.FindingRole.EXIT, findings.FindingRole.HINT})
 _WAITED = 0.5
 """Weight of an exception for a missing answer beside a fault of a held part."""
 
@@ -112,7 +110,8 @@ def _complained_before(view: evidence_view.EvidenceView, first: records.HealthEv
     """True if the log holds a failure of another command above `first`, which is no part of the same exception."""
     line = digits.index(first.detail.get("line")) or 0
     above = (
-        f for f in (*view.findings, *view.further_errors)
+        f
+        for f in (*view.findings, *view.further_errors)
         if (digits.index(f.event.detail.get("line")) or line) < line and not f.event.detail.get("chained")
     )
     return any(f.signature.role in _FAILURES for f in above)
