@@ -73,7 +73,7 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
 
 def _unless_shown(words: str, view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """The words, to be quoted in the next step; empty if the summary has them."""
-    return "" if words in wording.summary(view, ranking) else words
+    return words if words and words not in wording.summary(view, ranking) else ""
 
 
 def _quoting(step: str, words: str, view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -140,7 +140,7 @@ def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str
         noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
-        detail=_unless_shown(words, view, ranking),
+        detail=_unless_shown(words, view, ranking) if "{detail}" in winner.info.next_step else "",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
     return f"{text.rstrip('.')} (serial {serial})." if serial else phrases.sentence(text)
