@@ -11,7 +11,7 @@ _STACK_FRAME = re.compile(
     r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
 )
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\"[^\"\n]{1,300}(?:\"|\.{3})$|Info\) (?:VMD for|Exiting normally)|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b|\S{1,80} \(\d{1,10}\): Terminating\.{3}$"
+    r"\s*$|\s{2,}\S|\s+at \S|\"[^\"\n]{1,300}(?:\"|\.{3})$|Info\) (?:VMD for|Exiting normally)|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please (?:check|make sure you have the correct access)|and the repository exists|#%Module|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b|\S{1,80} \(\d{1,10}\): Terminating\.{3}$"
 )
 """Lines that are no evidence of whether the program went on."""
 _DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
