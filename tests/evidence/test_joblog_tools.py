@@ -242,6 +242,7 @@ FIRST = [
     # A code's farewell, a workflow's block of errors, heads of boxes
     (" Standard basis: 6-31G(d)\n QPErr --- A syntax error was found in the input line.\n #P opt b3lp\n                '\n Last state= \"GCL\"\n TCursr=  39 LCursr=  2\n Error termination via Lnk1e in /opt/g16/l1.exe at Mon May  6 10:00:00 2024.", 2, "program_error"),
     (" Leave Link 1\n Error termination via Lnk1e in /opt/g16/l1.exe at Mon May  6 10:00:00 2024.", 2, "program_error"),
+    (" (Enter /opt/g16/l9999.exe)\n\n IT IS WRONG TO THINK THAT ERRORS FAIL,\n AND NOT THAT THEY TEACH.\n\n                 -- A. N. OTHER\n Error termination request processed by link 9999.", 7, "program_error"),
     (" ? Error\n ? Basis set file unreadable\n ? The problem occurs in Binput\n\n GLOBAL ERROR fehler on processor   0", 2, "program_error"),
     ("ERROR ~ Error executing process > 'QC (1)'\n\nCaused by:\n  Process `QC (1)` terminated with an error exit status (1)\n\nCommand error:\n  The input path is incorrect: reads.fq\n\nWork dir:\n  /w/1", 7, "program_error"),
     ("ERROR ~ Error executing process > 'QC (1)'\n\nCaused by:\n  Process `QC (1)` terminated with an error exit status (1)\n\nCommand error:\n  reading reads.fq\n\nWork dir:\n  /w/1", 4, "task_exit"),

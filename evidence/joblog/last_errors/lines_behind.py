@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from probing_cluster.evidence.joblog import locales, progress
 
@@ -48,6 +49,8 @@ _HDF5_REASON = re.compile(
     r"\s{1,8}#\d{3}: \S{1,300} line \d{1,7} in \w{1,80}\(\): (?P<why>(?!(?:can't|unable to|could not|failed to) [^,:=']{1,120}$|[^,:=']{1,120} failed$)\S.*)"
 )
 """A call of HDF5's stack that says more than that it failed, too."""
+_SIGNED = re.compile(r"\s{8,60}-- [A-Z][A-Z .,'-]{2,80}$")
+"""The author of the saying that Gaussian prints at every end, good or bad; it stands below the saying."""
 
 
 def is_stack_frame(text: str) -> bool:
@@ -89,6 +92,17 @@ def went_well(text: str, message: str = "") -> bool:
     done = done or progress.made_up_for(message, text)
     done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None
+
+
+def sayings(lines: Sequence[str]) -> set[int]:
+    """Indices of the lines that are a saying, above its author's name."""
+    found: set[int] = set()
+    for signed in (i for i, text in enumerate(lines) if _SIGNED.match(text)):
+        above = signed - 1 if signed and lines[signed - 1].strip() else signed - 2
+        while above >= 0 and lines[above].strip():
+            found.add(above)
+            above -= 1
+    return found
 
 
 def reason_of_hdf5(head: str, text: str) -> str | None:
