@@ -334,6 +334,47 @@ MISSING = "FileNotFoundError: [Errno 2] No such file or directory: 'raw/in.npy'"
 
 
 @pytest.mark.parametrize(
+    "failed",
+    [
+        "/spool/job7/slurm_script: line 3: pip: command not found",
+        "job.sh: 3: pip3: not found",
+        "/spool/job7/slurm_script: line 3: uv: command not found",
+        "ERROR: Could not install packages due to an OSError: HTTPSConnectionPool(host='pypi.example.org', port=443): Max retries exceeded",
+        "ERROR: Could not open requirements file: [Errno 2] No such file or directory: 'needs.txt'",
+        "error: externally-managed-environment",
+    ],
+)
+def test_a_package_right_behind_an_installer_that_could_not_begin_is_missing_for_that(failed: str) -> None:
+    """Not a part of a package that is there, another error, nor a package behind work."""
+    lacks = traceback("ModuleNotFoundError: No module named 'einops'")
+    assert first("begin", failed, "fit", *lacks) == failed
+    assert first("begin", failed, *traceback("KeyError: 'einops'")) == "KeyError: 'einops'"
+    part = "ModuleNotFoundError: No module named 'einops.layers'"
+    assert first("begin", failed, *traceback(part)) == part
+    assert first("begin", failed, *WORK, *lacks) == lacks[-1]
+
+
+AT_LIMIT = [
+    "job.sh: line 4: 812 File size limit exceeded(core dumped) ./fold > all.out",
+    "job.sh: line 4: 812 CPU time limit exceeded (core dumped) ./fold",
+    "File size limit exceeded",
+    "srun: error: c7: task 0: File size limit exceeded (core dumped)",
+]
+CHECKS = ["AssertionError: fewer rows than expected", "AssertionError"]
+
+
+@pytest.mark.parametrize("died", AT_LIMIT)
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_right_behind_a_command_that_a_limit_ended_fails_for_that(died: str, check: str) -> None:
+    """What it wrote is not whole. Another error, a check behind work, or behind a crash of something else, is of its own."""
+    assert first("reading", died, "checking", *traceback(check)) == died
+    assert first("reading", died, *traceback("KeyError: 'rows'")) == "KeyError: 'rows'"
+    assert first("reading", died, *WORK, *traceback(check)) == check
+    crash = "job.sh: line 4: 812 Segmentation fault      (core dumped) ./view"
+    assert first("reading", crash, *traceback(check)) == check
+
+
+@pytest.mark.parametrize(
     "headings",
     [
         ["[2/5] unpack", "[3/5] index", "[4/5] shuffle", "[5/5] fit"],

@@ -330,11 +330,11 @@ class Tail:
     def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
         found: tuple[int, str] | None = None
         ending: tuple[int, str] | None = None
-        others, looked_at, exited = 0, 0, False
-        below = current = ""
+        others, looked_at, exited, below, current = 0, 0, False, "", ""
+        sayings = lines_behind.sayings([text for _, text in lines])
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
-            words = text.strip()
+            words = "" if index in sayings else text.strip()
             if not words or _ROW.match(text) or _STACK.match(words) or _BOILERPLATE.match(words):
                 continue
             looked_at += 1

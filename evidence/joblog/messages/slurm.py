@@ -179,6 +179,8 @@ _HOW = (
     ("process_terminated", "terminated"),
     ("process_crashed", "floating point exception"),
     ("process_crashed", "illegal instruction"),
+    ("process_crashed", "file size limit exceeded"),
+    ("process_crashed", "cpu time limit exceeded"),
     ("task_exit", "exited with exit code"),
 )
 
