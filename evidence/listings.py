@@ -14,15 +14,16 @@ _MAX_CHARS = 8192
 _RECORD_LINES = 12
 _LEAST_STRINGS = 2
 """A text with so many whole strings is a listing."""
-TRIGGERS = ('"""', "'''", '= "\\', '("\\', 'r#"', 'r"#', "= `", "(`", "@@ -", "\\u")
-"""A line without any of these opens nothing of a listing."""
+TRIGGERS = ('"""', "'''", '= "\\', '("\\', 'r#"', 'R"(', "= `", "(`", "@@ -", "\\uc")
+"""A line without any of these opens nothing of a listing. The last is `\\u003c` as sieves look at it, without digits."""
 _TRIPLE = re.compile(
-    r"(?:.*(?:[=(\[{,+]|\breturn|[\"'] ?:)\s*|(?P<alone>\s*))[rbfuRBFU]{0,2}(?P<mark>\"{3}|'{3})(?:(?!(?P=mark)).)*$"
+    r"(?:.*(?:[=(\[{,+]|\breturn|[\"'] ?:|@\w{1,40})\s*|(?P<alone>\s*))[rbfuRBFU]{0,2}(?P<mark>\"{3}|'{3})(?:(?!(?P=mark)).)*$"
 )
 """Python's, Julia's and Kotlin's: behind a value's beginning, or alone in a line."""
 _AWAITS = re.compile(r"(?:.*[=(\[{,\\]|\s*(?:async |class |def )\b.*:)\s*$")
 """A line of source whose value stands in the next line."""
-_CONTINUED = re.compile(r".*(?:[=(,]|\breturn)\s*\"\\$")
+_CONTINUED = re.compile(r".*(?:[=(,]|\breturn)\s*(?:\"\\|@\")$")
+"""Rust's, C's and C#'s."""
 _RAW = re.compile(
     r".*(?:[=(,]|\breturn)\s*(?:&?b?r#{1,3}\"(?!.*\"#)|(?P<paren>(?:u8|[uUL])?R\"\())(?!.*\)\")"
 )
@@ -41,8 +42,10 @@ def opened(text: str, above: str) -> str:
     if ('"""' in text or "'''" in text) and (found := _TRIPLE.match(text)):
         is_open = text.count(found["mark"]) % 2 == 1
         return found["mark"] if is_open and (found["alone"] is None or _AWAITS.match(above)) else ""
-    if text.endswith('"\\') and _CONTINUED.match(text):
+    if text.endswith(('"\\', '@"')) and _CONTINUED.match(text):
         return '"'
+    if text.endswith("= [["):  # Lua's
+        return "]]"
     if ('#"' in text or 'R"(' in text) and (raw := _RAW.match(text)):
         return ')"' if raw["paren"] else '"#'
     return "`" if text.count("`") == 1 and _TEMPLATE.match(text) else ""
@@ -78,6 +81,7 @@ class Hunk:
         return found is not None
 
 
+_VALUE_ENDS = re.compile(r"(?<!\\)[\"']\s*[,}]?$")
 _TAG = r"\\u003c/?[a-z]\w{0,12}(?:\\u003e| )"
 _ESCAPED_TAG = re.compile(_TAG)
 _RECORD = re.compile(
@@ -86,7 +90,7 @@ _RECORD = re.compile(
 """A line of a page inside a record; the answer of a server in an error's message may be a page, too."""
 
 
-class Record:
+class WrappedRecord:
     """Follows a record whose text of several lines is a page, wrapped by YAML."""
 
     def __init__(self) -> None:
@@ -101,7 +105,8 @@ class Record:
         margin = len(text) - len(text.lstrip())
         tagged = _ESCAPED_TAG.search(text) is not None
         if tagged and (self.inside(line) or _RECORD.match(text)):
-            self._until, self._margin = line + _RECORD_LINES, margin
+            self._until = 0 if _VALUE_ENDS.search(text) else line + _RECORD_LINES
+            self._margin = margin
             return True
         if not self.inside(line) or margin < max(self._margin, 1):
             self._until = 0
@@ -115,7 +120,7 @@ class Listing:
         self._recent = recent
         self._mark, self._began, self._n_closed = "", 0, 0
         self._held: list[tuple[int, str]] = []
-        self._hunk, self._record = Hunk(), Record()
+        self._hunk, self._record = Hunk(), WrappedRecord()
 
     def inside(self, line: int) -> bool:
         """Whether `line`, the next one, may belong to one."""

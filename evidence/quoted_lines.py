@@ -18,27 +18,27 @@ _LOOK_AT_BYTES = 2000
 _MOST_OPEN = 64
 """So many openings without an end are followed in one part of a log; each costs a look at the lines below it."""
 _SIGNS = (
-    b'"""', b"\'\'\'", b'"\\\n', b'#"', b'R"(', b"`", b"<<", b": |", b": >", b"\ncommit ", b"\n@@ -", b"\nFrom ", b"<html", b"<HTML", b"<!",
-    b"\n----", b"\n....", b"\n====", b"::\n", b".. ",
+    b'"""', b"\'\'\'", b'"\\\n', b'#"', b'@"\n', b"[[\n", b'R"(', b"`", b"<<", b": |", b": >", b"\ncommit ", b"\n@@ -", b"\nFrom ", b"<html", b"<HTML", b"<!",
+    b"\n----", b"\n....", b"\n====", b"\n~~~", b"::\n", b".. ",
 )  # fmt: skip
 """Lines without any of these begin no listing. Most logs have none: a look at all lines at once costs little."""
 _HERE = re.compile(
-    r".*<<[-~]?\s?(?P<quote>['\"]?)\\?(?P<word>[A-Z_]{2,32})(?P=quote)\s*(?:[|>&;)}\].,].{0,200})?$"
+    r".*<<(?:[-~<]|[-~]?\s)?(?P<quote>['\"]?)\\?(?P<word>[A-Z_]{2,32})(?P=quote)\s*(?:[|>&;)}\].,].{0,200})?$"
 )
 _SCALAR = re.compile(r"(?P<margin>\s*)(?:- )?[\"']?(?P<key>[\w.-]{1,60})[\"']?:\s*[|>][+-]?\d?\s*$")
 _LOGS = re.compile(
     r"(?:k?logs?|dmesg|journal|kernel|stdout|stderr|output|console|body|messages?)\b", re.IGNORECASE
 )
 """Keys of a record that holds what was logged."""
-_BLOCK = re.compile(r"-{4,80}$|\.{4,80}$|={4,80}$|\.\. [a-z-]{4,20}::|\S.*::$")
-"""Begins what AsciiDoc and reStructuredText set as a listing."""
+_BLOCK = re.compile(r"-{4,80}$|~{3,80}$|\.{4,80}$|={4,80}$|\.\. [a-z-]{4,20}::|\S.*::$")
+"""Begins what AsciiDoc, reStructuredText and Markdown set as a listing."""
 _COMMIT = re.compile(r"commit [0-9a-f]{40}\b")
 _COMMIT_LINE = re.compile(r"(?:Author|Commit|Merge|\w{0,6}Date): |\s{4}|\s*$")
 _PATCH = re.compile(r"From [0-9a-f]{40} Mon Sep 17 00:00:00 2001$")
 """The date is git's mark of a change that it wrote as a mail."""
 _PATCH_ENDS = re.compile(r"---$|diff --git ")
 _PAGE, _PAGE_ENDS = (
-    re.compile(r"\s*<(?:!doctype )?html\b", re.IGNORECASE),
+    re.compile(r"\s*<(?:!doctype )?html\b[^>]*>\s*(?:<.*)?$", re.IGNORECASE),
     re.compile(r"</html>", re.IGNORECASE),
 )
 
@@ -73,13 +73,13 @@ def _end(lines: Sequence[bytes], at: int) -> int | None:
     if (hunk := listings.Hunk()).read(text):
         return next((n for n, line in below if not hunk.read(line)), last)
     if here := _HERE.match(text):
-        return next((n + 1 for n, line in below if line.strip() == here["word"]), at)
+        return next((n + 1 for n, line in below if line.strip().rstrip(";,)") == here["word"]), at)
     if (scalar := _SCALAR.match(text)) and not _LOGS.match(scalar["key"]):
         margin = f"{scalar['margin']} "
         return next((n for n, line in below if line and not line.startswith(margin)), last)
     above = [_text(line) for line in lines[max(at - SENTENCE_LINES, 0) : at]]
     if _BLOCK.match(text) and foretells(above, text):
-        if text[-1] in "-.=":
+        if text[-1] in "-.=~":
             return next((n + 1 for n, line in below if line == text), at)
         return next((n for n, line in below if line and not line[0].isspace()), last)
     for begins, ends, past in _WHOLE:
@@ -117,10 +117,12 @@ def _is_stamped(text: str) -> bool:
 
 _MODAL = r"(?:may|might|could|would|should)"
 _FORETELLS = re.compile(
-    rf"(?:\b(?<!\bI )(?<!\b[Ww]e )(?<!\bthey ){_MODAL}(?: \w+)? (?:be (?:\w+ )?(?:seen|found|observed|printed|logged|reported|displayed|visible|shown)|appear|show|see|find|contain|include|print|log|report|look)\b"
-    r"|\b(?:if|when(?:ever)?)\b.{1,200}\b(?:can|will) (?:\w+ )?(?:appear|show|be (?:seen|found|logged|printed|shown)|contain|look|see|find|print|log)\b).*:$",
+    rf"(?!.*\b(?-i:I|[Ww]e|[Tt]hey|[Mm]y|[Oo]ur)\b)(?:(?:look|search|watch|check) for (?!yourself).*"
+    rf"|.*\b{_MODAL}(?: \w+)? (?:be (?:\w+ )?(?:seen|found|observed|printed|logged|reported|displayed|visible|shown)|appear|show|see|find|contain|include|print|log|report|look)\b.*"
+    r"|.*\b(?:if|when(?:ever)?)\b.{1,200}\b(?:can|will) (?:\w+ )?(?:appear|show|be (?:seen|found|logged|printed|shown)|contain|look|see|find|print|log)\b.*):$",
     re.IGNORECASE,
 )
+"""Whoever reports a fault speaks of what they saw."""
 
 
 def foretells(above: Sequence[str], heading: str = "") -> bool:
@@ -132,7 +134,7 @@ def foretells(above: Sequence[str], heading: str = "") -> bool:
             sentence = f"{line.strip()} {sentence}".strip()
         elif sentence:
             break
-    return _FORETELLS.search(re.split(r"(?<=[.!?])\s", sentence)[-1].replace("*", "").strip()) is not None
+    return _FORETELLS.match(re.split(r"(?<=[.!?])\s", sentence)[-1].replace("*", "").strip()) is not None
 
 
 _NEAR, _LEAST_FORMS, _MOST_FRAC = 8, 3, 0.75
