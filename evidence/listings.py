@@ -14,6 +14,8 @@ _MAX_CHARS = 8192
 _RECORD_LINES = 12
 _LEAST_STRINGS = 2
 """A text with so many whole strings is a listing."""
+_LAUNCHERS = ("srun: ", "slurmstepd", "mpirun", "mpiexec", "+ ")
+"""Lines of a job's launcher or shell stand in no string."""
 TRIGGERS = ('"""', "'''", '= "\\', '("\\', 'r#"', 'R"(', "= `", "(`", "@@ -", "\\uc")
 """A line without any of these opens nothing of a listing. The last is `\\u003c` as sieves look at it, without digits."""
 _TRIPLE = re.compile(
@@ -143,7 +145,8 @@ class Listing:
 
     def rest(self) -> Iterator[tuple[int, str]]:
         """At the end of the log: the lines held, unless the log is a listing whose last string was cut off."""
-        if self._n_closed < _LEAST_STRINGS:
+        of_job = any(text.startswith(_LAUNCHERS) for _, text in self._held)
+        if self._n_closed < _LEAST_STRINGS or of_job:
             yield from self._given_back()
 
     def _given_back(self) -> Iterator[tuple[int, str]]:

@@ -27,7 +27,8 @@ _HERE = re.compile(
 )
 _SCALAR = re.compile(r"(?P<margin>\s*)(?:- )?[\"']?(?P<key>[\w.-]{1,60})[\"']?:\s*[|>][+-]?\d?\s*$")
 _LOGS = re.compile(
-    r"(?:k?logs?|dmesg|journal|kernel|stdout|stderr|output|console|body|messages?)\b", re.IGNORECASE
+    r"(?:^|[\W_])(?:[kd]?logs?|sys-?log|dmesg|journal|kern(?:el)?|messages?|std(?:out|err)|output|console|body|errors?|details?|description)(?:$|[\W_])",
+    re.IGNORECASE,
 )
 """Keys of a record that holds what was logged."""
 _BLOCK = re.compile(r"-{4,80}$|~{3,80}$|\.{4,80}$|={4,80}$|\.\. [a-z-]{4,20}::|\S.*::$")
@@ -74,7 +75,7 @@ def _end(lines: Sequence[bytes], at: int) -> int | None:
         return next((n for n, line in below if not hunk.read(line)), last)
     if here := _HERE.match(text):
         return next((n + 1 for n, line in below if line.strip().rstrip(";,)") == here["word"]), at)
-    if (scalar := _SCALAR.match(text)) and not _LOGS.match(scalar["key"]):
+    if (scalar := _SCALAR.match(text)) and not _LOGS.search(scalar["key"]):
         margin = f"{scalar['margin']} "
         return next((n for n, line in below if line and not line.startswith(margin)), last)
     above = [_text(line) for line in lines[max(at - SENTENCE_LINES, 0) : at]]

@@ -64,10 +64,11 @@ def test_a_listing_shows_no_error(lines: list[str]) -> None:
         ['body: "\\u003cp\\u003ehello\\u003c/p\\u003e"', *[f"  {line}" for line in TRACE]],
         [TRACE[0], TRACE[1], '    f("""', "    ~^^^^", '        a""")', TRACE[3]],
         ["A = '''", "a", "'''", *TRACE],
+        [*["A = '''", "a", "'''"] * 3, "B = '''", *TRACE, "srun: error: n1: task 0: Exited with exit code 1"],
         [*TRACE[:3], "OSError: lost (server: \\u003chtml\\u003eno\\u003c/html\\u003e\\n)"],
         [*TRACE[:3], "OSError: lost at position 0: .*"],
     ],
-    ids=["open", "long", "not source", "once", "pool", "open template", "backquotes", "gnu", "after a diff", "no diff", "json", "a whole record", "frame", "closed", "server", "end"],
+    ids=["open", "long", "not source", "once", "pool", "open template", "backquotes", "gnu", "after a diff", "no diff", "json", "a whole record", "frame", "closed", "of a job", "server", "end"],
 )  # fmt: skip
 def test_what_is_no_listing_loses_nothing(lines: list[str]) -> None:
     found = first(lines)

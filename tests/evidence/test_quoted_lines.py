@@ -62,6 +62,7 @@ def test_a_listing_shows_no_fault(lines: list[str]) -> None:
         ["Jan  2 03:04:05 n1 eve[7]: a", "                           @@ -1,99 +1,99 @@", *[f" {line}" for line in TWO]],
         ["Jan  2 03:04:05 n1 eve[7]: a", f"                           commit {'1' * 40}", *TWO],
         ["dmesg: |", *[f"  {line}" for line in TWO], "version: 4"],
+        ["data:", "  node7-kern.log: |", *[f"    {line}" for line in TWO], "kind: ConfigMap"],
         ["It is lost, dmesg shows:", "```", *TWO, "```"],
         ["We would like to report what we see:", "```", *TWO, "```"],
         ["I could see this in dmesg:", "```", *TWO, "```"],
@@ -72,7 +73,7 @@ def test_a_listing_shows_no_fault(lines: list[str]) -> None:
         [f"> {line}" for line in TWO],
         [f"**Jan  2 03:04:05 n1 kernel: {TWO[0]}**", f"**Jan  2 03:04:06 n1 kernel: {TWO[1]}**"],
     ],
-    ids=["open", "stamped", "syslog", "journal", "page", "change", "commit", "report in yaml", "report", "would", "could", "if", "when", "a word", "rst", "mail", "bold"],
+    ids=["open", "stamped", "syslog", "journal", "page", "change", "commit", "report in yaml", "map", "report", "would", "could", "if", "when", "a word", "rst", "mail", "bold"],
 )  # fmt: skip
 def test_a_log_loses_nothing(lines: list[str]) -> None:
     assert kinds(lines) == ["xid", "panic"]
