@@ -38,7 +38,14 @@ def overview(ref: str, found: rows.ReportRows, now: datetime) -> dict[str, Any]:
         "job": ref,
         "n_tasks": found.n_siblings,
         "tasks": [
-            {"job": t.ref, "job_id": t.job_id, "state": t.state, "attempts": t.n_attempts, "cause": t.cause}
+            {
+                "job": t.ref,
+                "job_id": t.job_id,
+                "state": t.state,
+                "attempts": t.n_attempts,
+                "cause": t.cause,
+                "summary": t.summary,
+            }
             for t in found.siblings
         ],
         "never_started": [

@@ -12,6 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeVar
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import digits, records, sanitize
 from probing_cluster.core.catalogue import slurm_lines
 
@@ -35,6 +36,8 @@ class Sibling:
     state: str = records.doc("state of its last attempt")
     n_attempts: int = records.doc("attempts that started")
     cause: str | None = records.doc("cause of its last verdict, when it has one", default=None)
+    component: str | None = records.doc("the verdict's component", default=None)
+    summary: str | None = records.doc("the verdict's summary", default=None)
     task_failed: bool = records.doc(
         "whether a task of this het component ended with an error code, by srun's line", default=False
     )
@@ -45,6 +48,16 @@ class Sibling:
         if self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
         return f"{self.het_job_id}+{self.het_offset}" if self.het_offset is not None else str(self.job_id)
+
+    @property
+    def name(self) -> str:
+        """The cause's name; empty where it is not judged."""
+        return taxonomy.name(self.cause, self.component) if self.cause else ""
+
+    @property
+    def reason(self) -> str:
+        """Why it ended: the verdict's summary, or the cause's name; empty where it is not judged."""
+        return sanitize.clean(self.summary or "", 400) or self.name
 
 
 @records.record

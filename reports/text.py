@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
 from probing_cluster.reports import attempt_view, model, phrase, rows
 from probing_cluster.reports.charts import paint, timeline
@@ -297,7 +298,7 @@ def domain_words(verdict: records.Verdict) -> str:
     if verdict.cause == "user_cancelled":
         return "cancelled"  # the summary names the person, who may be root
     if verdict.domain is records.Domain.UNKNOWN:
-        return verdict.cause.replace("_", " ")
+        return taxonomy.name(verdict.cause, verdict.component)
     return verdict.domain.replace("_", " ")
 
 
@@ -384,11 +385,11 @@ def render_overview(
         f"Job array {ref}: {vocabulary.plural(found.n_siblings, 'task')} started; {totals}{partial}", width
     )
     listed = [t for t in found.siblings if t.state != "COMPLETED"][:_MOST_TASKS]
+    wide = max((len(t.state) for t in listed), default=0)
     for task in listed:
-        starts = vocabulary.plural(task.n_attempts, "start")
-        lines.append(
-            brush.state(f"  {task.ref:<14} {task.state:<12} {starts:<9} {task.cause or ''}", task.state)
-        )
+        head = f"  {task.ref:<8} {task.state:<{wide}} {vocabulary.plural(task.n_attempts, 'start'):<8} "
+        reason = textwrap.shorten(task.reason, max(width - len(head), 20), placeholder="…")
+        lines.append(brush.state(head + reason, task.state))
     for waiting in found.never_started:
         by = f" by {sanitize.clean(waiting.cancelled_by, 40)}" if waiting.cancelled_by else ""
         words = f"  {sanitize.clean(waiting.job, 200):<14} {waiting.state:<12} never started; ended{by} while waiting"

@@ -55,6 +55,8 @@ class Claim:
     """Causes that it explains beside those that its cause leads to."""
     domain: records.Domain | None = None
     """The domain, if the cause's own domain claims more than the evidence shows; None = the cause's own."""
+    component: str = ""
+    """The component, if it is a more specific one than the cause's own."""
     proven: bool = False
     """True if the end itself was observed: another fault does not lower the confidence."""
     by_elimination: bool = False
@@ -346,6 +348,7 @@ def of_findings(
         n_sources=1,
         words=first.event.message or first.signature.words,
         domain=records.Domain.UNKNOWN if first.signature.shortage else None,
+        component=first.signature.component,
     )
 
 

@@ -65,6 +65,8 @@ class FindingSignature:
     gpu: bool = False
     shortage: bool = False
     """Others hold what the program needs: nothing is broken, on no node and in no domain."""
+    component: str = ""
+    """The part at fault, if it is a more specific one than the cause's own (`taxonomy.name`)."""
     check: str = ""
     """What the owner checks first, and when it is the site's concern; {node} is filled in (`next_steps`)."""
     happened: str = ""

@@ -95,7 +95,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
             "attempt": attempt.attempt,
             "cause": winner.cause,
             "domain": winner.domain or info.domain,
-            "component": info.component or None,
+            "component": winner.component or info.component or None,
             "node": _node(winner),
             "device": winner.device,
             "confidence": rank_claims.with_clocks(ranking.confidence, case.clock_offsets_s),

@@ -71,6 +71,16 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}{_outlived(view, ranking.winner)}"
 
 
+def _unless_shown(words: str, view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    """The words, to be quoted in the next step; empty if the summary has them."""
+    return words if words and words not in wording.summary(view, ranking) else ""
+
+
+def _quoting(step: str, words: str, view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    shown = _unless_shown(words, view, ranking)
+    return f"{step} Its log says: {shown}." if shown else step
+
+
 def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     """Names the commands that the script's shell did not find, or conda that was not set up, before a package or another command was missing; empty for none or another error."""
     if winner.cause != "user_error":
@@ -114,7 +124,7 @@ def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str
     for name, causes, applies in _VARIANTS:
         if (not causes or winner.cause in causes) and applies(view, winner):
             return _filled_in(taxonomy.load().variants[name], view, winner)
-    if step := _check(view, ranking) or _advice(view, winner):
+    if step := _check(view, ranking) or _advice(view, ranking):
         return step
     if winner.cause == taxonomy.UNKNOWN and any(f.event.source == "probe" for f in view.findings):
         return taxonomy.load().variants["unknown_with_probe"]
@@ -122,14 +132,15 @@ def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str
         ranking.confidence is not records.Confidence.POSSIBLE
         or winner.info.domain is not records.Domain.HARDWARE
     )
+    # A verdict from the exit alone has no words of the program to quote.
+    words = _of_its_log(winner) if winner.by_elimination else phrases.clean(winner.words) or "its log"
     text = phrases.next_step(
         winner.info.next_step if proven else phrases.before_a_repair(winner.info.next_step),
         part=winner.device,
         noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
-        # A verdict from the exit alone has no words of the program to quote.
-        detail=_of_its_log(winner) if winner.by_elimination else phrases.clean(winner.words) or "its log",
+        detail=_unless_shown(words, view, ranking) if "{detail}" in winner.info.next_step else "",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
     return f"{text.rstrip('.')} (serial {serial})." if serial else phrases.sentence(text)
@@ -161,6 +172,8 @@ _OUTPUT_FIRST = "Look at the program's own output first: a script may end with a
 _BY_CODE = "exited with code "
 """Begins the words of a verdict from the exit code alone (`rules.user_error.bare_exit`)."""
 _OWN_OUTPUT = "Look at the program's own output."
+_ABOVE = f"{_OWN_OUTPUT[:-1]} above that line: what led to it often stands there. Correct that, then submit the job again."
+_TRACEBACK = f"{_OWN_OUTPUT[:-1]}: of the traceback there, the last line of your own code is the place, and the values that it had the reason. Correct that, then submit the job again."
 _LAST_COMMAND = (
     f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "
     "`grep`, `diff`, `cmp` and `[ … ] && …` end with 1 when they find nothing. `set -x` in the script shows it."
@@ -177,20 +190,25 @@ def behind_statement(verdict: records.Verdict) -> str:
     return f"Look at the program's own output first: its last line may give the reason. Otherwise {step[:1].lower()}{step[1:]}"
 
 
-def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+def _advice(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """What to do about the program's own error, if its words or the way it ended show that; else empty."""
+    winner = ranking.winner
     if winner.cause not in ("user_error", "rank_killed", taxonomy.UNKNOWN):
         return ""
+    # Other errors of a program that shows its own call for something else.
     beside = [f.event for f in view.findings] if winner.by_elimination else []
+    shown = winner.evidence if winner.by_elimination else winner.evidence[:1]
     # The same message in another language has the same advice.
-    lines = [(e.message, str(e.detail.get("english") or e.message)) for e in (*winner.evidence, *beside)]
+    lines = [(e.message, phrases.in_english(e)) for e in (*shown, *beside)]
     text = "\n".join([winner.words, *(words for _, words in lines)])
     if step := findings.advice(text):
         message = phrases.clean(next((m for m, words in lines if findings.advice(words)), ""))
-        if message:
-            return f"{step}. Its log says: {message}."
         by_code = winner.words.startswith(_BY_CODE) and not view.signal and winner.cause != "rank_killed"
-        return f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}." if by_code else f"{step}."
+        if not message and by_code:
+            return f"{_OUTPUT_FIRST}{step[0].lower()}{step[1:]}."
+        return _quoting(f"{step}.", message, view, ranking)
+    if winner.cause == "user_error" and not winner.by_elimination and any(map(findings.is_finding, shown)):
+        return _TRACEBACK if "exception" in shown[0].detail else _ABOVE
     bare = winner.by_elimination and not winner.evidence and not beside
     return _LAST_COMMAND if bare and view.attempt.exit_code == 1 and not view.signal else ""
 
@@ -207,7 +225,7 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     if checkable:
         check = checkable[0].signature.check.format(node=view.node_list or "its node")
         message = phrases.clean(checkable[0].event.message)
-        return f"{check} Its log says: {message}." if message else check
+        return _quoting(check, message, view, ranking)
     return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
 
 

@@ -167,6 +167,11 @@ def before_a_repair(step: str) -> str:
     return f"Check {{device}} of {{node}} first, since it is only possibly at fault. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
 
 
+def in_english(event: records.HealthEvent) -> str:
+    """The line of the job's output, in English where the shell or the system printed it in another language."""
+    return str(event.detail.get("english") or event.message)
+
+
 def names_signal(line: str, number: int) -> bool:
     """Whether the line names the signal, as the shell, srun or a crash handler does: `Segmentation fault`, `SIGSEGV`, `signal 11`."""
     if number not in set(signals.Signals):
@@ -180,11 +185,11 @@ def names_signal(line: str, number: int) -> bool:
 
 _SHELL = re.compile(
     r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>(?:Killed|Terminated|Aborted|Hangup|Quit|Interrupt|Segmentation fault|Bus error|Illegal instruction|Floating point exception|Broken pipe|Alarm clock"
-    r"|Trace/breakpoint trap|CPU time limit exceeded|File size limit exceeded|User defined signal [12])(?: \(core dumped\))?) (?P<command>\S.*)$",
+    r"|Trace/breakpoint trap|CPU time limit exceeded|File size limit exceeded|User defined signal [12])(?: ?\(core dumped\))?) (?P<command>\S.*)$",
     re.ASCII,
 )
 """The shell's message about a script command that a signal ended, with runs of blanks reduced to one."""
-_SCRIPT = re.compile(r"(?:/[^\s/:]{1,255}){1,16}/(?=slurm_script: line \d)", re.ASCII)
+_SCRIPT = re.compile(r"(?:/[^\s/:]{1,255}){1,16}/(?=slurm_script: )", re.ASCII)
 """The directory of Slurm's own copy of a batch script, which means nothing to its owner."""
 _MOST_OF_A_COMMAND = 60
 

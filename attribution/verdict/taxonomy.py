@@ -79,6 +79,8 @@ class Taxonomy:
     causes: Mapping[str, Cause]
     variants: Mapping[str, str]
     """Next steps in special cases, by name (`next_steps`)."""
+    named: Mapping[str, str]
+    """Names of causes of which a verdict has a component of its own, by that component."""
 
 
 @functools.cache
@@ -104,7 +106,9 @@ def load() -> Taxonomy:
     named = {w for s in symptoms for w in s.causes} | {w for c in causes.values() for w in c.leads_to}
     if unknown := sorted(named - causes.keys()):
         raise errors.MalformedInput(f"{_FILE.name} names causes it does not define: {', '.join(unknown)}")
-    return Taxonomy(version=raw["version"], symptoms=symptoms, causes=causes, variants=raw["variants"])
+    return Taxonomy(
+        version=raw["version"], symptoms=symptoms, causes=causes, variants=raw["variants"], named=raw["named"]
+    )
 
 
 def own(table: str) -> list[dict[str, Any]]:
@@ -130,6 +134,11 @@ def cause(word: str) -> Cause:
     if word not in known:
         raise errors.NotFound(f"there is no cause {word!r}; valid: {', '.join(sorted(known))}")
     return known[word]
+
+
+def name(word: str, component: str | None = None) -> str:
+    """`gpu lost`: a cause's name for people, or what it is called with the verdict's own component (`licences in use`)."""
+    return load().named.get(component or "") or word.replace("_", " ")
 
 
 @functools.cache

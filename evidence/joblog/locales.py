@@ -147,8 +147,48 @@ _SIGNALS = {
         "Exceção de ponto flutuante", "Исключение в операции с плавающей точкой", "Flyttalsfel",
         "Gerçel sayı istisnası", "Помилка обчислень з рухомою комою", "浮点数例外", "浮點數例外",
     ),
+    "Terminated": (
+        "Terminat", "Ukončen (SIGTERM)", "Termineret", "Beendet", "Terminado", "Päätetty", "Complété",
+        "Befejeződött", "Terminato", "종료됨", "Terminert", "Beëindigd", "Zakończony", "Завершено", "Avslutad",
+        "Sonlandırıldı", "Припинено", "已终止", "終止",
+    ),
+    "File size limit exceeded": (
+        "S’ha excedit la mida màxima de fitxer", "Překročen limit délky souboru",
+        "Grænse for filstørrelse overskredet", "Die maximale Dateigröße ist überschritten",
+        "Superado el límite de tamaño de fichero", "Tiedoston kokoraja ylitetty",
+        "Débordement de la taille permise pour un fichier", "Fájlméretkorlát túllépve",
+        "Superato il limite di dimensione file", "ファイルサイズ制限を超過しました", "파일 크기 제한을 초과함",
+        "Grense for filstørrelse overskredet", "Limiet op bestandsgrootte is overschreden",
+        "Przekroczony limit wielkości pliku", "Excedido limite de tamanho do ficheiro",
+        "Excedido tamanho limite de arquivo", "Превышен лимит размера файла",
+        "Begränsning av filstorlek överskriden", "Dosya uzunluğu sınırı aşıldı",
+        "Перевищено обмеження на розмір файла", "文件大小超出限制", "到達檔案大小上限",
+    ),
+    "CPU time limit exceeded": (
+        "S’ha excedit el temps límit de CPU", "Překročen časový limit pro procesor (SIGXCPU)",
+        "Begrænsning af CPU-tid overskredet", "Rechenzeitbegrenzung überschritten",
+        "Rebasado el límite de tiempo de CPU", "Suoritinaikaraja ylittynyt", "Temps UCT limite expiré",
+        "CPU-időkorlát túllépve", "Superato il limite di tempo CPU", "CPU時間制限を超過しました", "CPU 시간 제한 초과함",
+        "Begrensning av CPU-tid overskredet", "Limiet op processortijd is overschreden",
+        "Przekroczony limit czasu procesora", "Excedido limite de tempo da CPU", "Tempo de CPU excedido",
+        "Превышен лимит процессорного времени", "Begränsning av CPU-tid överskriden",
+        "CPU zaman sınırı aşıldı", "Перевищено обмеження часу використання процесора", "超出 CPU 时限",
+        "到達 CPU 時間上限",
+    ),
 }  # fmt: skip
 """Texts of `strsignal` for a dead child."""
+_DUMPED = (
+    "s'ha bolcat la memòria", "core dumped [obraz paměti uložen]", "smed kerne",
+    "Speicherabzug geschrieben", "`core' generado", "luotiin core-tiedosto", "core készült",
+    "core dump creato", "コアダンプ", "코어 덤프됨", "kjerne lagret i fil", "geheugendump gemaakt", "zrzut pamięci",
+    "núcleo despejado", "imagem do núcleo gravada", "образ памяти сброшен на диск", "minnesutskrift skapad",
+    "çekirdek döküldü", "збережено знімок оперативної пам’яті", "核心已转储", "核心已傾印",
+)  # fmt: skip
+"""bash's words behind it for a core that was dumped."""
+_OTHER_MEANING = frozenset(
+    {"Matat", "Drept", "Morto", "Ucciso", "Processus arrêté", "Süreç durduruldu", "強制終了", "強制結束"}
+)
+"""Words for a killed child that are a program's own as well: `stopped`, `dead`, or a name."""
 _NOT_FOUND = (
     "no s'ha trobat l'ordre", "příkaz nenalezen", "kommando ikke fundet", "Kommando nicht gefunden",
     "orden no encontrada", "komentoa ei löydy", "commande introuvable", "parancs nem található",
@@ -204,9 +244,17 @@ _COMMAND = re.compile(
 _PLAIN = re.compile(
     rf"^(?P<shell>-?(?:ba|z|da|k|c|tc)?sh)[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
 )
+_ALONE = [
+    w
+    for english in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception")
+    for w in _SIGNALS[english]
+]
+_ALONE += [w for w in _SIGNALS["Killed"] if w not in _OTHER_MEANING]
+_CORE = rf"\s{{0,2}}[(（](?:core dumped|{_either(_DUMPED)})[)）] ?"
 _BARE = re.compile(
-    rf"^\s{{0,8}}(?P<said>{_either(_SIGNALS['Segmentation fault'] + _SIGNALS['Bus error'])})\s{{0,2}}(?:[(（].{{1,60}}[)）])?$"
+    rf"^\s{{0,8}}(?:(?P<said>{_either(_ALONE)})(?:{_CORE})?|(?P<dumped>{_either(_SIGNALS['Aborted'])}){_CORE})$"
 )
+"""The same alone on its line. `Terminated` and `Aborted` are other programs' words for an end as well, `Aborted` not before a core."""
 _LOADER = re.compile(
     r"^(?P<program>\S{1,300}?)\s?: [^:\n]{5,120}: (?P<library>[^\s:]{1,200}\.so(?:\.[\w.]{1,40})?): [^:\n]{5,160}: No such file or directory$"
 )
@@ -234,14 +282,15 @@ def english(text: str) -> str:
     if (translated := _of_r(text)) != text:
         return translated
     if child := _CHILD.match(text):
-        return f"{child['shell']}: line {child['line']}: {child['pid']} {_ENGLISH[child['said']]}{text[child.end() :]}"
+        behind = re.sub(f"^{_CORE}", " (core dumped) ", text[child.end() :])
+        return f"{child['shell']}: line {child['line']}: {child['pid']} {_ENGLISH[child['said']]}{behind}"
     if text.rstrip().removesuffix(".").endswith(_NOT_FOUND):
         if command := _COMMAND.match(text.rstrip()):
             return f"{command['shell']}: line {command['line']}: {command['name']}: command not found"
         if plain := _PLAIN.match(text.rstrip()):
             return f"{plain['shell']}: {plain['name']}: command not found"
     if bare := _BARE.match(text.rstrip()):
-        return _ENGLISH[bare["said"]]
+        return _ENGLISH[bare["said"] or bare["dumped"]]
     text = _LINE.sub(r"\g<shell>: line \g<line>: ", text)
     text = _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)
     if loader := _LOADER.match(text):

@@ -221,8 +221,8 @@ def _severity(verdict: records.Verdict) -> str:
 def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Content:
     """An array's summary: tasks that did not complete, counted by cause."""
     died = [t for t in found.siblings if t.state != "COMPLETED"]
-    causes = Counter(t.cause or t.state for t in died)
-    words = ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.most_common(5))
+    causes = Counter(t.name or t.state.replace("_", " ") for t in died)
+    words = ", ".join(f"{n} {cause}" for cause, n in causes.most_common(5))
     return _with(
         base,
         title=f"array {about.job_id}: {len(died)} of {found.n_siblings} tasks did not complete ({words})"
@@ -231,7 +231,7 @@ def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Conte
         summary=f"Of {found.n_siblings} tasks that started, {len(died)} did not complete: {words}."
         if died
         else "",
-        tasks=tuple((t.ref, (t.cause or t.state).replace("_", " ")) for t in died[:_MOST_TASKS]),
+        tasks=tuple((t.ref, t.name or t.state.replace("_", " ")) for t in died[:_MOST_TASKS]),
         steps=(f"One task: probing-report {died[0].ref}.",) if died else (),
     )
 

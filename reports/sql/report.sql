@@ -138,7 +138,7 @@ with named as (
     where e.cluster = (select cluster from picked) and e.job_id in (select job_id from family where het_offset is not null) and e.source = 'joblog'
       and e.kind = 'task_exit' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
 ), siblings as (
-    select f.job_id, f.array_job_id, f.array_task_id, f.het_job_id, f.het_offset, f.state, f.n_attempts, v.cause,
+    select f.job_id, f.array_job_id, f.array_task_id, f.het_job_id, f.het_offset, f.state, f.n_attempts, v.cause, v.component, v.summary,
            f.het_offset is not null and f.nodes && array(select node from exits) as task_failed
     from family f
     left join probing.verdict v

@@ -16,7 +16,14 @@ KINDS = {
     "Transport endpoint is not connected": "filesystem_unreachable",
     "Cannot allocate memory": "host_memory_error",
 }
-SIGNALS = {"Killed": "oom_kill_suspected", "Segmentation fault": "segfault", "Bus error": "bus_error"}
+SIGNALS = {
+    "Killed": "oom_kill_suspected",
+    "Segmentation fault": "segfault",
+    "Bus error": "bus_error",
+    "Terminated": "process_terminated",
+    "File size limit exceeded": "process_crashed",
+    "CPU time limit exceeded": "process_crashed",
+}
 TRANSLATED = [
     (word, KINDS[english]) for english, words in locales._ERRORS.items() if english in KINDS for word in words
 ]
@@ -45,6 +52,23 @@ def test_an_error_of_the_system_is_understood_in_any_language(word: str, kind: s
 def test_a_child_that_died_is_understood_in_any_language(line: str, word: str, kind: str) -> None:
     """As bash tells of it."""
     assert first(f"/var/spool/slurmd/job1/slurm_script: {line}  4711 {word}    python train.py") == [kind]
+
+
+@pytest.mark.parametrize("dumped", locales._DUMPED)
+def test_a_core_that_was_dumped_hides_no_command(dumped: str) -> None:
+    """bash leaves no blank behind a long text of a signal."""
+    child = f"job.sh: Zeile 3:  4711 Die maximale Dateigröße ist überschritten({dumped}) ./solve"
+    assert locales.english(child) == "job.sh: line 3: 4711 File size limit exceeded (core dumped) ./solve"
+    assert first(child) == ["process_crashed"]
+    assert first("start", f"Abgebrochen ({dumped})") == ["process_aborted"]
+
+
+@pytest.mark.parametrize("english", ["Killed", "Terminated", "Aborted"])
+def test_an_everyday_word_alone_on_its_line_is_no_death(english: str) -> None:
+    """`Beendet` is what a German program says at its good end."""
+    for word in locales._SIGNALS[english]:
+        means_only_that = english == "Killed" and word not in locales._OTHER_MEANING
+        assert first("start", word) == (["oom_kill_suspected"] if means_only_that else [])
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,25 @@ NO_ENVIRONMENT = [
     ("/home/u/venv/bin/activate: No such file or directory", "program_error"),
     ("/opt/conda/etc/profile.d/conda.sh: No such file or directory", "program_error"),
 ]
+WITH_HELP = [
+    (
+        "fatal: Could not read from remote repository.",
+        "\nPlease make sure you have the correct access rights\nand the repository exists.",
+    ),
+    (
+        "Host key verification failed.",
+        "fatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.",
+    ),
+    (
+        'Lmod has detected the following error:  The following module(s) are unknown: "lammps/9"',
+        '\nPlease check the spelling or version number. Also try "module spider ..."\n\nAlso make sure that all modulefiles written in TCL start with the string\n#%Module\n',
+    ),
+]
+LAST_WORDS = [
+    "could not prepare the run\nsee the notes\nbye",
+    "ERROR: no sources",
+    "tidying up\nleaving /w/run\nFATAL: nothing to run, stop",
+]
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>'
 CURL = "curl: (6) Could not resolve host: hooks.example.org"
 FIRST = [
@@ -134,6 +153,9 @@ FIRST = [
     ("/job1/slurm_script: line 4: module: command not found\nloading\nreading\nwriting\nsaved\ndone", 0, ""),
     ('Lmod has detected the following error: unknown: "gcc/99"\nloading\nreading\nwriting\nsaved\ndone', 0, ""),
     ('ERROR: module command lmod load x failed with message:\nLmod is replacing "a" with "b".\n\nLmod has detected the following error: unknown: "x"\n\nPlease check the spelling', 4, "program_error"),
+    # A script's last words say less than git's, ssh's or Lmod's own above them, with the help that these print.
+    *((f"{why}\n{help_}\n{words}", 1, "program_error") for why, help_ in WITH_HELP for words in LAST_WORDS),
+    *((f"{why}\n{help_}\nloading\nreading\nwriting\nsaved\ndone", 0, "") for why, help_ in WITH_HELP),
     # A compiler killed for lack of memory, and what it takes with it.
     ("g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\nmake: *** [a.o] Error 1\nERROR: compilation failed for package 'torch'", 1, "oom_kill_suspected"),
     ("c++: internal compiler error: Killed (program cc1plus)\nninja: build stopped: subcommand failed.", 1, "oom_kill_suspected"),
@@ -220,6 +242,7 @@ FIRST = [
     # A code's farewell, a workflow's block of errors, heads of boxes
     (" Standard basis: 6-31G(d)\n QPErr --- A syntax error was found in the input line.\n #P opt b3lp\n                '\n Last state= \"GCL\"\n TCursr=  39 LCursr=  2\n Error termination via Lnk1e in /opt/g16/l1.exe at Mon May  6 10:00:00 2024.", 2, "program_error"),
     (" Leave Link 1\n Error termination via Lnk1e in /opt/g16/l1.exe at Mon May  6 10:00:00 2024.", 2, "program_error"),
+    (" (Enter /opt/g16/l9999.exe)\n\n IT IS WRONG TO THINK THAT ERRORS FAIL,\n AND NOT THAT THEY TEACH.\n\n                 -- A. N. OTHER\n Error termination request processed by link 9999.", 7, "program_error"),
     (" ? Error\n ? Basis set file unreadable\n ? The problem occurs in Binput\n\n GLOBAL ERROR fehler on processor   0", 2, "program_error"),
     ("ERROR ~ Error executing process > 'QC (1)'\n\nCaused by:\n  Process `QC (1)` terminated with an error exit status (1)\n\nCommand error:\n  The input path is incorrect: reads.fq\n\nWork dir:\n  /w/1", 7, "program_error"),
     ("ERROR ~ Error executing process > 'QC (1)'\n\nCaused by:\n  Process `QC (1)` terminated with an error exit status (1)\n\nCommand error:\n  reading reads.fq\n\nWork dir:\n  /w/1", 4, "task_exit"),

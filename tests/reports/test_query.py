@@ -76,7 +76,9 @@ def test_an_unknown_job_is_not_found(postgres_url: str) -> None:
         read(postgres_url, "1")
 
 
-def test_array_tasks_and_het_components_are_found_by_how_people_name_them(store: db_store.Store) -> None:
+def test_array_tasks_and_het_components_are_found_by_how_people_name_them(
+    store: db_store.Store, story: rows.ReportRows
+) -> None:
     """123_4 and 123+1 find exactly that task or component, whatever its raw id."""
     store.upsert_attempts(
         [
@@ -99,6 +101,11 @@ def test_array_tasks_and_het_components_are_found_by_how_people_name_them(store:
     whole = read(url, "500")
     assert (whole.n_siblings, {s.ref for s in whole.siblings}) == (3, {"500_1", "500_2", "500_3"})
     assert model.is_overview(job_ref.parse("500"), whole)
+    died = next(a for a in read(url, "500_2").attempts)
+    about = {"job_id": 502, "submit_at": died.submit_at, "attempt": died.attempt, "component": "gpu"}
+    store.save_verdicts([records.Verdict.from_row(vars(story.verdicts[0]) | about)])
+    reasons = {s.ref: (s.component, s.reason) for s in read(url, "500").siblings}
+    assert reasons == {"500_1": (None, ""), "500_2": ("gpu", story.verdicts[0].summary), "500_3": (None, "")}
     with pytest.raises(errors.NotFound):
         read(url, "500_9")
 

@@ -163,6 +163,9 @@ def test_the_line_that_a_verdict_quotes_is_in_every_report(story: rows.ReportRow
         ("python_exception", {"role": "root", "behind": 1, "last_words": "not successful"}, ("not successful",), True),
         ("python_exception", {"role": "root"}, ("Finished: 100 of 100", "KeyError: 'lr'"), True),
         ("python_exception", {"role": "root", "behind": 3}, ("All 500 of 500 recovered", "done"), False),
+        ("program_error", {"role": "root", "behind": 2}, ("plots skipped", "done"), False),
+        ("program_error", {"role": "root", "behind": 1}, ("no display, continuing without it",), False),
+        ("program_error", {"role": "root", "behind": 1}, ("skipping the remaining stages",), True),
         ("python_exception", {"role": "root", "behind": "x"}, ("done",), True),
         ("python_exception", {"role": "root", "behind": -5}, ("done",), True),
     ],
@@ -488,10 +491,16 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
             job_id=600, array_job_id=500, array_task_id=7, state="FAILED", n_attempts=2, cause="gpu_lost"
         )
     )
-    page = text.render_overview("500", rows.ReportRows(siblings=tuple(tasks), n_siblings=4), now=NOW)
-    assert "Job array 500: 4 tasks started; 3 COMPLETED, 1 FAILED" in page
+    why = "The program failed by itself: ModuleNotFoundError: No module named 'a_package_with_a_long_name'."
+    tasks.append(
+        dataclasses.replace(tasks[-1], array_task_id=8, n_attempts=1, cause="user_error", summary=why)
+    )
+    page = text.render_overview("500", rows.ReportRows(siblings=tuple(tasks), n_siblings=5), now=NOW)
+    assert "Job array 500: 5 tasks started; 3 COMPLETED, 2 FAILED" in page
     assert "squeue -j 500" in page, "tasks that wait are nowhere else"
-    assert re.search(r"500_7 +FAILED +2 starts +gpu_lost", page)
+    assert re.search(r"500_7 +FAILED +2 starts +gpu lost\n", page)
+    assert re.search(r"500_8 +FAILED +1 start +The program failed by itself: ModuleNotFoundError:.*…\n", page)
+    assert all(len(line) <= 80 for line in page.splitlines())
     assert "500_1 " not in page
 
 

@@ -15,6 +15,7 @@ from probing_cluster.core import records
 from probing_cluster.db import store as db_store
 from probing_cluster.web import site
 from probing_cluster.web.live import now
+from probing_cluster.web.pages import render
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -174,3 +175,16 @@ def test_the_worst_nodes_are_within_the_limit(store: db_store.Store) -> None:
         ("a1", "drained"),
         ("a2", "drained"),
     ]
+
+
+def test_a_card_has_the_name_of_what_exactly_happened() -> None:
+    """Not that of its cause in general."""
+    jobs = [
+        _job(1, cause="system_services", domain="unknown", component="licences"),
+        _job(2, cause="system_services", domain="system_software", component="services"),
+        _job(3, cause="unknown", domain="unknown", component="policy"),
+    ]
+    template = render.environment().get_template("now_body.html.j2")
+    page = template.render(picture=_picture(jobs), prefix="")
+    for name in ("licences in use", "system services", "requeued by the policy"):
+        assert page.count(f"<strong>{name}</strong>") == 1

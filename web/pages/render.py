@@ -13,6 +13,7 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.reports import page, phrase
 from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.web import site as web_site
@@ -49,6 +50,7 @@ def environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader([HERE / "templates", REPORTS])
     made = page.environment().overlay(loader=loader)
     made.filters["age"] = age
+    made.filters["cause_name"] = taxonomy.name
     made.filters["chance"] = lemon_view.chance
     return made
 

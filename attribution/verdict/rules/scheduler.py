@@ -298,6 +298,7 @@ def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     how = "requeued by us" if requeue else f"requeued as we drained {act.node}"
     yield claims.replace_claim(
         _of(view, "unknown", 0.55),
+        component="policy",
         sentence=f"The job was {view.requeued_by_us or f'{how} ({act.reason})'}; nothing shows that it felt a fault",
         next_step="Nothing for the job: it was put back in the queue, and did not end by itself",
     )

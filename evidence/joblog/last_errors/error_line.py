@@ -36,10 +36,12 @@ _OF_LOGGER = re.compile(
 _BETTER = re.compile(r"[\s|:,\])\[(<-]{0,6}(?:INFO|DEBUG|NOTICE|NOTE|TRACE|VERBOSE|WARN(?:ING)?)\b")
 """Behind the time: the level of a note."""
 _OTHER_SIGNALS = r"Hangup|Alarm clock|Quit|User defined signal [12]|(?:File size|CPU time) limit exceeded|(?:Profiling|Virtual) timer expired"
-_ENDED_BY_SIGNAL = re.compile(rf"(?:Terminated|(?P<other>{_OTHER_SIGNALS}))(?: \(core dumped\))?\.?$")
+_DUMPED = r"(?: ?\(core dumped\))?"
+"""bash fills up a signal's text with blanks to the length of the longest, which has none behind it."""
+_ENDED_BY_SIGNAL = re.compile(rf"(?:Terminated|(?P<other>{_OTHER_SIGNALS})){_DUMPED}\.?$")
 """A shell's message that a signal ended its child, alone on the line or after a progress bar that it cut."""
 _CHILD_ENDED = re.compile(
-    rf"\S{{1,200}}: line \d{{1,9}}: {{1,4}}\d{{1,10}} (?:Terminated|(?P<other>{_OTHER_SIGNALS}))(?!\S)"
+    rf"\S{{1,200}}: line \d{{1,9}}: {{1,4}}\d{{1,10}} (?:Terminated|(?P<other>{_OTHER_SIGNALS})){_DUMPED}(?!\S)"
 )
 """The same for a child of the shell's script."""
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from probing_cluster.evidence.joblog import locales, progress
 
@@ -11,7 +12,7 @@ _STACK_FRAME = re.compile(
     r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$|(?:Current t|T)hread 0x[0-9a-f]{4,16}\b.{0,80} \(most recent call first\):$"
 )
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\"[^\"\n]{1,300}(?:\"|\.{3})$|Info\) (?:VMD for|Exiting normally)|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b|\S{1,80} \(\d{1,10}\): Terminating\.{3}$"
+    r"\s*$|\s{2,}\S|\s+at \S|\"[^\"\n]{1,300}(?:\"|\.{3})$|Info\) (?:VMD for|Exiting normally)|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please (?:check|make sure you have the correct access)|and the repository exists|#%Module|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|You can inspect what was checked out|and retry with '|\s{0,4}[║╔╚]|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b|\S{1,80} \(\d{1,10}\): Terminating\.{3}$"
 )
 """Lines that are no evidence of whether the program went on."""
 _DUMPED = re.compile(r"Timeout \([\d:.]{1,20}\)!$")
@@ -54,6 +55,8 @@ _HDF5_REASON = re.compile(
     r"\s{1,8}#\d{3}: \S{1,300} line \d{1,7} in \w{1,80}\(\): (?P<why>(?!(?:can't|unable to|could not|failed to) [^,:=']{1,120}$|[^,:=']{1,120} failed$)\S.*)"
 )
 """A call of HDF5's stack that says more than that it failed, too."""
+_SIGNED = re.compile(r"\s{8,60}-- [A-Z][A-Z .,'-]{2,80}$")
+"""The author of the saying that Gaussian prints at every end, good or bad; it stands below the saying."""
 
 
 def is_stack_frame(text: str) -> bool:
@@ -95,6 +98,17 @@ def went_well(text: str, message: str = "") -> bool:
     done = done or _CLOSED_BY_USER.match(text) is not None or progress.made_up_for(message, text)
     done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None
+
+
+def sayings(lines: Sequence[str]) -> set[int]:
+    """Indices of the lines that are a saying, above its author's name."""
+    found: set[int] = set()
+    for signed in (i for i, text in enumerate(lines) if _SIGNED.match(text)):
+        above = signed - 1 if signed and lines[signed - 1].strip() else signed - 2
+        while above >= 0 and lines[above].strip():
+            found.add(above)
+            above -= 1
+    return found
 
 
 def reason_of_hdf5(head: str, text: str) -> str | None:

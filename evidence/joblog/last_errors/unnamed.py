@@ -17,12 +17,14 @@ from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
 
-_FILE, _ELSEWHERE, _SCRIPT, _MODULE, _DATA = (
+_FILE, _ELSEWHERE, _SCRIPT, _MODULE, _PACKAGE, _DATA, _WHOLE = (
     "a file here",
     "a file elsewhere",
     "the script",
     "a module here",
+    "a package",
     "data",
+    "the rest of a file",
 )
 _LINES, _OTHERS = 40, 3
 _KINDS = frozenset({"program_error", "python_exception", "import_error", "command_not_found"})
@@ -73,6 +75,15 @@ _MAKE = re.compile(
 SHELL_DEATH = r".{0,300}: line \d{1,9}: {1,4}\d{1,10} "
 """The head of a shell's report that a signal ended a command of its script."""
 _BY_SHELL = re.compile(SHELL_DEATH)
+_AT_LIMIT = re.compile(
+    rf"(?:{SHELL_DEATH}|(?:srun|mpirun|mpiexec)\b.{{0,300}}: )?(?:File size|CPU time) limit exceeded"
+)
+"""A limit ended the command, which was still writing."""
+_CUT_SHORT = re.compile(
+    r"(?:\w{1,60}\.){0,8}AssertionError\b|.{0,400}\b(?:truncated|incomplete|too (?:short|small))\b",
+    re.IGNORECASE,
+)
+"""A check fails on a file that is not whole, or says so."""
 _DIED = re.compile(
     rf"(?:{SHELL_DEATH}|(?:srun|mpirun|mpiexec)\b|forrtl: |Program received signal |Segmentation fault)(?!.{{0,600}}(?:monitor|watch|logger|prob(?:e|ing)|check|smi\b|top\b|prefetch|warm-?up|heartbeat|\btail\b|\bsleep\b))"
 )
@@ -93,7 +104,13 @@ _REST = re.compile(
     r"Calls: |In addition: |Image {4,}PC|\S{1,60}\s{2,}[\dA-F]{8,16}\s|Warning message|In .{1,200}:\s*$|Error in |Traceback \(|At line \d"
 )
 """Further lines of R's, Python's and Fortran's messages."""
+_INSTALLS = re.compile(
+    r"\S{1,300}: (?:line )?\d{1,6}: (?:\S{0,200}/)?(?:pip[\d.]{0,5}|uv|pixi|poetry|pipenv): (?:[Cc]ommand )?not found$|error: externally-managed-environment"
+    r"|ERROR: (?:Could not (?:install packages|open requirements file))"
+)
+"""What installs packages could not begin, and names none of them."""
 _BRINGS = (
+    (_INSTALLS, {_PACKAGE}),
     (_CD, {_FILE, _SCRIPT, _MODULE}),
     (_CLONE, {_FILE, _SCRIPT}),
     (_LARGE_FILES, {_FILE, _DATA}),
@@ -118,6 +135,8 @@ def of_death(found: JobFinding) -> set[str]:
     """What may be missing after a command of the script died of a signal. A launcher may report an abort before the rank's own error."""
     died = found.kind in grammar.SIGNAL_DEATH_KINDS and found.role is LineRole.EXIT
     message = locales.english(found.message)
+    if died and _AT_LIMIT.match(message):
+        return {_FILE, _ELSEWHERE, _SCRIPT, _DATA, _WHOLE}
     if not (died or found.kind == "process_terminated") or not _DIED.match(message):
         return set()
     if found.kind == "process_aborted" and not _BY_SHELL.match(message):
@@ -135,10 +154,11 @@ def lacks(found: JobFinding, message: str) -> set[str]:
     if found.rank is not None or found.labelled:
         return set()
     what = {_DATA} if _NO_DATA.search(message) else set()
+    what |= {_WHOLE} if _CUT_SHORT.match(message) else set()
     if _NO_FILE.search(message):
         absolute = _SCRIPT if _OPENED.search(message) else _ELSEWHERE
         what.add(absolute if _ABSOLUTE.search(_OF_SHELL.sub("", message)) else _FILE)
-    return what | ({_MODULE} if _NO_MODULE.search(message) else set())
+    return what | ({_MODULE, _PACKAGE} if _NO_MODULE.search(message) else set())
 
 
 def marked(found: JobFinding) -> JobFinding:

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import judge
+from probing_cluster.attribution.verdict import judge, taxonomy
 from probing_cluster.core import records
 
 C = records.Confidence
@@ -692,6 +692,16 @@ def test_only_what_was_done_to_this_start_is_named(make):
     done = make.action("requeue", -2, job_id=4242, reason="probing: its own")
     for actions in ((before, failed, done), (done, failed, before)):
         assert "requeued by us (probing: its own)" in make.judge(attempt=requeued, actions=actions).summary
+
+
+def test_a_start_that_the_policy_ended_is_called_so(make):
+    """Its cause is unknown; another unknown end, and one by a person, keep their cause's name."""
+    done = make.action("requeue", -2, job_id=4242, reason="probing: its own")
+    requeued = make.attempt(state="REQUEUED", exit_code=0)
+    for actions, name in (((done,), "requeued by the policy"), ((), "requeued by user")):
+        v = make.judge(attempt=requeued, actions=actions)
+        assert taxonomy.name(v.cause, v.component) == name
+    assert taxonomy.name("unknown", "") == "unknown"
 
 
 def test_what_the_next_start_wrote_moves_no_onset(make):

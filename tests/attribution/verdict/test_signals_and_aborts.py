@@ -183,3 +183,20 @@ def test_a_steps_limit_takes_nothing_from_a_fault(make):
     peer = make.finding("nccl_remote_error", message="[rank3]: NCCL error: remote process exited", detail={"role": "remote", "line": 2})  # fmt: skip
     v = make.judge(limit, peer, attempt=make.attempt(exit_code=143))
     assert (v.cause, v.confidence) == ("time_limit", C.POSSIBLE)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "number"),
+    [
+        ("/spool/job7/slurm_script: Zeile 3:  4711 Beendet      ./solve", 15, "15 (SIGTERM)"),
+        ("/spool/job7/slurm_script: ligne 3 :  4711 Complété     ./solve", 143, "15 (SIGTERM)"),
+        ("/spool/job7/slurm_script: Zeile 3:  4711 Gleitkomma-Ausnahme (Speicherabzug geschrieben) ./solve", 8, "8 (SIGFPE)"),
+        ("/spool/job7/slurm_script: línea 3:  4711 Superado el límite de tamaño de fichero ./solve", 25, "25 (SIGXFSZ)"),
+    ],
+)  # fmt: skip
+def test_a_shells_message_in_another_language_shows_the_signal(make, line, code, number):
+    """For a script's 143 Slurm records 15."""
+    found = [f for f in reader.read(["start", line]) if f.first_cause]
+    events = [make.finding(f.kind, message=f.message, detail={**f.detail, "first_cause": True, "line": f.line}) for f in found]  # fmt: skip
+    v = make.judge(*events, attempt=make.attempt(exit_code=code, nodes=("n1",)))
+    assert f"was ended by signal {number}" in v.summary

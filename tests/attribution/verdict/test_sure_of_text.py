@@ -209,3 +209,25 @@ def test_a_silent_end_well_after_a_gpu_was_lost_is_likely_its_doing(make, before
     found = [make.finding("cuda_error", message="RuntimeError: CUDA error: unknown error")] if felt else []
     v = make.judge(make.xid(79, before_end_s=before_end_s), *found, attempt=make.attempt(**ended))
     assert (v.cause, v.confidence) == ("gpu_lost", word)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "sure"),
+    [
+        ("command_not_found", "job.sh: line 2: pip: command not found", C.LIKELY),
+        ("program_error", "ERROR: No matching distribution found for scikit-fit", C.LIKELY),
+        ("nan_loss", "loss is nan", C.LIKELY),
+        ("last_progress", "epoch 2", C.CERTAIN),
+    ],
+)
+def test_a_package_that_is_missing_below_another_failure_is_not_certain(make, kind, message, sure):
+    """What should have brought it may be what failed. An error of the code's own stays certain."""
+    above = make.finding(kind, message=message, detail={"role": "root", "domains": ["user_program"], "line": 2})  # fmt: skip
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True, "line": 7}
+    gone = make.finding("import_error", message="ModuleNotFoundError: No module named 'fit'", detail={**detail, "exception": "ModuleNotFoundError"})  # fmt: skip
+    code = make.finding("python_exception", message="KeyError: 'fit'", detail={**detail, "exception": "KeyError"})  # fmt: skip
+    below = make.finding(kind, message=message, detail={**above.detail, "line": 9})
+    one = make.attempt(exit_code=1, nodes=("n1",))
+    assert make.judge(above, gone, attempt=one).confidence is sure
+    for found in (above, code), (gone, below):
+        assert make.judge(*found, attempt=one).confidence is C.CERTAIN

@@ -75,7 +75,8 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
         return _INT
     number = code - vocabulary.BY_SIGNAL if code > vocabulary.BY_SIGNAL else code
     logged = any(
-        f.event.kind in _ENDS_BY.get(number, ()) or _LOGGED_AS.get(number, "\n") in f.event.message
+        f.event.kind in _ENDS_BY.get(number, ())
+        or _LOGGED_AS.get(number, "\n") in phrases.in_english(f.event)
         for f in view.findings
     )
     return number if logged else 0
@@ -209,7 +210,8 @@ def _names_none(view: evidence_view.EvidenceView, code: int) -> bool:
     """Whether lines of its output were read and none reports how the program ended. An agent on the node, or an empty output, shows nothing."""
     lines = [f for f in view.findings if f.event.source == "joblog" and f.event.detail.get("line")]
     ends = (
-        f.signature.role is findings.FindingRole.EXIT or phrases.names_signal(f.event.message, code)
+        f.signature.role is findings.FindingRole.EXIT
+        or phrases.names_signal(phrases.in_english(f.event), code)
         for f in lines
     )
     return bool(lines) and not any(ends)

@@ -17,7 +17,7 @@ from probing_cluster.attribution.verdict import (
 )
 from probing_cluster.attribution.verdict.rules import memory_limit
 from probing_cluster.attribution.verdict.rules.user_error import bare_exit
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 
 MISMATCH = "collective_mismatch"
 NEAR = timedelta(seconds=60)
@@ -30,6 +30,7 @@ _READER = re.compile(
     r"(?:/\S{0,80}/)?(?:cat|head|tail|wc|[ef]?grep|sort|cut|uniq|diff|stat|du|file|readlink|chmod|touch): "
 )
 """Complaints of commands that look at a file and end with 1 or 2."""
+_FAILURES = frozenset({findings.FindingRole.OWN, findings.FindingRole.EXIT, findings.FindingRole.HINT})
 _WAITED = 0.5
 """Weight of an exception for a missing answer beside a fault of a held part."""
 
@@ -97,10 +98,23 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
         and f.event.detail.get("rank") == first.detail.get("rank")
         for f in view.further_errors
     )
+    # What should have brought the package may be what failed.
+    another = another or (first.kind == "import_error" and _complained_before(view, first))
     # A script's later commands may have decided the exit code.
     went_on = first.detail.get("rank") is None and bool(first.detail.get("went_on"))
     fits = view.attempt.exit_code in (None, 1) and not (view.signal or another or went_on)
     return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
+
+
+def _complained_before(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+    """True if the log holds a failure of another command above `first`, which is no part of the same exception."""
+    line = digits.index(first.detail.get("line")) or 0
+    above = (
+        f
+        for f in (*view.findings, *view.further_errors)
+        if (digits.index(f.event.detail.get("line")) or line) < line and not f.event.detail.get("chained")
+    )
+    return any(f.signature.role in _FAILURES for f in above)
 
 
 def _went_on_words(view: evidence_view.EvidenceView, first: records.HealthEvent) -> str:
