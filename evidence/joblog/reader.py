@@ -266,8 +266,7 @@ class JobLogReader:
         """Whether `line`, the next one, matters whatever it contains."""
         return (
             line == 1  # shows whether the log was copied from a page
-            or self._cut is not None
-            or bool(self._tracebacks)
+            or (self._cut is not None or bool(self._tracebacks))
             or self._context.expects(line)
             or self._step_output.inside(line)
             or (self._lsf.is_open or self._site.is_open)
@@ -367,7 +366,7 @@ class JobLogReader:
 
     def skipped(self, first: int, lines: Iterable[bytes]) -> None:
         """The last lines without a trigger before the next line, from number `first` on: the program's ordinary output."""
-        cut = (line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines)
+        cut = (str(line[:MAX_LINE_CHARS], "utf-8", "replace") for line in lines)
         texts = [self._labels.plain(prefixes.plain(text)) for text in cut]
         self._candidates.recent.extend(texts)
         self._tail.extend(first, texts)

@@ -45,7 +45,7 @@ _OF_NEXT = re.compile(
 )
 """The complaint of a further program of the script, which may be work, too."""
 _ENDS = re.compile(
-    r"(?!.*\b(?:(?:up|down)load\w*|cop(?:y|ied|ying)|sav(?:ed?|ing)|writ\w+|stor(?:ed?|ing)|sen[dt]\w*|submit\w*|not|push\w*|export\w*|cannot|could not|unable)\b).*\b(?:shut(?:ting)?[ -]?down|closed|closing|disconnect\w{0,3}|unreachable|lost[ -]connection|connection[ -](?:lost|reset)|died unexpectedly|requests outstanding|unaware of this worker)\b",
+    r"(?!.*\b(?:(?:up|down)load\w*|cop(?:y|ied|ying)|sav(?:ed?|ing)|writ\w+|stor(?:ed?|ing)|send(?:ing)?|sent|submit\w*|not|push\w*|export\w*|cannot|could not|unable)\b).*\b(?:shut(?:ting)?[ -]?down|closed|closing|disconnect\w{0,3}|unreachable|lost[ -]connection|connection[ -](?:lost|reset)|died unexpectedly|requests outstanding|unaware of this worker)\b",
     re.IGNORECASE,
 )
 """How processes lose each other in words that no kind has; not what one of them still had to do."""
