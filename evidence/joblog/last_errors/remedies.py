@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from probing_cluster.evidence.joblog import labels, progress, teardown, units
-from probing_cluster.evidence.joblog.last_errors import closing
+from probing_cluster.evidence.joblog import labels, progress, units
+from probing_cluster.evidence.joblog.last_errors import closing, work_over
 
 TRIGGERS = (
     "(kill -",
@@ -294,7 +294,7 @@ class Remedies:
             found["pid"],
             found["name"].lower(),
         }:
-            return teardown.is_over([above for _, above in reversed([*self._above(line)])]) and self._state(
+            return work_over.is_over([above for _, above in reversed([*self._above(line)])]) and self._state(
                 line, line
             )
         if self._kill is None:
