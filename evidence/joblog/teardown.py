@@ -91,6 +91,8 @@ def is_teardown(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[st
 
     What is no loss needs a better proof: the end with code 0, or a script that clears away and goes on.
     """
+    if work_over.ended_badly(lines):
+        return False
     at_end = _at_end(best)
     if at_end is not None:
         cleans = at_end == "cleans" or (at_end == "over" and any(map(_CLEANS.search, lines)))

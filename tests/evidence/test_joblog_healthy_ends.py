@@ -259,6 +259,11 @@ def test_an_end_with_code_0_makes_up_for_a_signal(lines: list[str], *, well: boo
     assert is_cause("step 6", *lines) != well
 
 
+def test_a_count_of_no_errors_is_no_reason_of_a_bad_end() -> None:
+    lines = ["step 7", "FATAL errors: none", "srun: error: n4: task 0: Exited with exit code 1"]
+    assert [found.line for found in reader.read(lines) if found.first_cause] == [3]
+
+
 CLOSED = [
     "2031-05-06 07:08:09,123 - distributed.batched - INFO - Batched Comm Closed <TCP (closed)>",
     "Traceback (most recent call last):",

@@ -126,6 +126,7 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
         ([*DONE, "ERROR: connection closed, must not stored"], 3),
         ([*DONE, "ERROR: no grapes left to press", "exit code: 1"], 3),
         ([*DONE, "ERROR: no grapes left to press", "bye"], 3),
+        ([*DONE, "ERROR: the reader died unexpectedly, shutting down", "exit 1"], 3),
         ([*DONE, "removing old grapes", "sell.py: error: unrecognized arguments: --dry", "job ended"], 4),
         (["step 39/40", "step 40/40", "ERROR: the reader died unexpectedly, shutting down", "done: rc=1"], 3),
         (["step 39/40", "step 40/40", "ERROR: no grapes left to press", "done: rc=0"], 3),

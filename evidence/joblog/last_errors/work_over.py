@@ -21,11 +21,10 @@ _OTHER = re.compile(
 """What is over is less than the whole work."""
 _RESULT = re.compile(r"[.,;:] {1,2}(?:\w{1,20} ){0,2}(?:best|final|total)\b", re.IGNORECASE)
 """Behind the word of the end: a result, whatever it names."""
-_ZERO = re.compile(
-    r"(?:^|.{0,200}[\s,;:.(])(?:exit(?:ed|s|ing)?,?(?: with)?(?: exit)?(?:[ _-]?code| status)?|rc)(?: ?[=:] ?| )0\W{0,3}$",
-    re.IGNORECASE,
-)
+_CODE = r"(?:^|.{0,200}[\s,;:.(])(?:exit(?:ed|s|ing)?,?(?: with)?(?: exit)?(?:[ _-]?code| status)?|rc)(?: ?[=:] ?| )"
+_ZERO = re.compile(rf"{_CODE}0\W{{0,3}}$", re.IGNORECASE)
 """A program, or the script, reports that it ends with code 0."""
+_BAD_CODE = re.compile(rf"{_CODE}-?[1-9]\d{{0,2}}\W{{0,3}}$", re.IGNORECASE)
 _FAREWELL = re.compile(
     r"\W{0,4}(?:total|overall) (?:wall|elapsed|run|execution)[ -]?(?:clock )?time\W{1,4}\d(?!.*\b(?:so far|per|remain\w*|left|estimat\w*)\b)|WallClock: +[\d.]+ +CPUTime: |(?:\[[^\]\n]{1,40}\]){0,3} ?End of program$",
     re.IGNORECASE,
@@ -134,5 +133,14 @@ def _is_complete(text: str) -> bool:
 
 def ended_well(lines: Sequence[str]) -> bool:
     """Whether the last of the `lines` at the log's end reports an end with code 0."""
+    return _ZERO.match(_last_words(lines)) is not None
+
+
+def ended_badly(lines: Sequence[str]) -> bool:
+    """Whether it reports an end with another code."""
+    return _BAD_CODE.match(_last_words(lines)) is not None
+
+
+def _last_words(lines: Sequence[str]) -> str:
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return _ZERO.match(labels.bare(0, last[:_MAX_CHARS]).text) is not None
+    return labels.bare(0, last[:_MAX_CHARS]).text
