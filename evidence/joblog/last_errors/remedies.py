@@ -226,7 +226,7 @@ class Remedies:
             return _WRONG.search(error) is not None and self._state(near, line)
         if found := _NOT_LOADED.search(text):
             return self._state(line, line + _STACK_LINES, file=found["file"])
-        if found := _STEP_ENDED.match(_plain(text)):
+        if found := _STEP_ENDED.match(_plain(text)) if "*** STEP " in text else None:
             above = (_plain(above) for _, above in self._above(line))
             output = [text for text in islice(above, _KILL_LINES + _STEP_LINES) if not _OF_SLURM.match(text)]
             if output and _DONE.search(output[0]) and not found["step"].endswith(".0"):
