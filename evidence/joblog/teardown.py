@@ -35,6 +35,10 @@ _WRONG = re.compile(
     r"(?<!no )(?<!\b0 )\b(?:fail\w{0,4}|exceptions?|abort\w{0,3}|killed|traceback|cannot|could not|unable)\b|(?:^|[\s:])(?:srun|slurmstepd\S*): ",
     re.IGNORECASE,
 )
+_HANDLER = re.compile(r".{0,120}\*{3} SIGTERM received at time=\d")
+"""Ray ends the processes of its actors by this signal, and they say so."""
+_RESOLVED = re.compile(r"\b(?:resolved|resuming|synced|succeeded|recovered)\b", re.IGNORECASE)
+"""What reported an error says that it is over."""
 _STATED = frozenset({"program_error", "slurm_launch_failed"})
 """What a program states about itself or a command; a traceback is not the end of work that went well."""
 
@@ -46,8 +50,10 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     """
     if units.ends_main(finding.message):
         return finding
-    lost = finding.kind in LOSSES or (finding.kind in _STATED and _ENDS.match(finding.message) is not None)
-    if not lost and finding.kind not in _STATED:
+    stated = finding.kind in _STATED
+    lost = finding.kind in LOSSES or (stated and _ENDS.match(finding.message) is not None)
+    lost = lost or (finding.pid is not None and _HANDLER.match(finding.message) is not None)
+    if not lost and not stated:
         return finding
     if lost and _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})
@@ -82,6 +88,8 @@ def _noted(before: Sequence[str]) -> bool:
 
 def _at_end(finding: JobFinding) -> str | None:
     """How near the end of the work it came, if that alone proves nothing. A signal may come whenever the work is to end."""
+    if finding.detail.get("after_work"):
+        return None
     at_end = finding.detail.get("at_end")
     return at_end or ("ended" if finding.kind == "process_terminated" else None)
 
@@ -96,7 +104,9 @@ def is_teardown(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[st
     at_end = _at_end(best)
     if at_end is not None:
         cleans = at_end == "cleans" or (at_end == "over" and any(map(_CLEANS.search, lines)))
-        well = work_over.ended_well(lines) or (cleans and bool(lines))
+        speaker = best.message.split(" ", 1)[0]
+        own = [line for line in lines if speaker.endswith(":") and line.startswith(speaker)]
+        well = work_over.ended_well(lines) or (cleans and bool(lines)) or any(map(_RESOLVED.search, own))
         if not well or any(map(_WRONG.search, lines)):
             return False
     later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)

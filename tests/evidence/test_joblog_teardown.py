@@ -85,6 +85,7 @@ def test_another_failure_after_the_work_is_one() -> None:
 
 
 DONE = ["step 40 loss 0.1", "training finished, best epoch 27 (0.3)"]
+TERM = "*** SIGTERM received at time=1759219301 on cpu 7 ***"
 NO_POD = "error: resource(s) were asked for, but none was named"
 
 
@@ -112,6 +113,8 @@ NO_POD = "error: resource(s) were asked for, but none was named"
             "no pod is left",
         ],
         [*DONE, NO_POD, "removed the scratch directory"],
+        [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: trouble resolved after 7 s"],
+        [*DONE, f"(Press pid=81) {TERM}", "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait"],
     ],
 )
 def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
@@ -126,6 +129,23 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
         ([*DONE, "ERROR: connection closed, must not stored"], 3),
         ([*DONE, "ERROR: no grapes left to press", "exit code: 1"], 3),
         ([*DONE, "ERROR: no grapes left to press", "bye"], 3),
+        (
+            [
+                *DONE,
+                "keeper: ERROR Error keeping media/7.json: timed out",
+                "other: trouble resolved after 7 s",
+            ],
+            3,
+        ),
+        ([*DONE, TERM, "PC: @     0x7f9  (unknown)  epoll_wait"], 3),
+        (
+            [
+                "step 40 loss 0.1",
+                f"(Press pid=81) {TERM}",
+                "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait",
+            ],
+            2,
+        ),
         ([*DONE, "ERROR: the reader died unexpectedly, shutting down", "exit 1"], 3),
         ([*DONE, "removing old grapes", "sell.py: error: unrecognized arguments: --dry", "job ended"], 4),
         (["step 39/40", "step 40/40", "ERROR: the reader died unexpectedly, shutting down", "done: rc=1"], 3),
