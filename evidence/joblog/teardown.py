@@ -46,7 +46,8 @@ _STATED = frozenset({"program_error", "slurm_launch_failed"})
 def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     """`finding`, marked if processes lose each other in it after the work: the last of the lines `before` report no progress, and one that it is over.
 
-    A thread's loss needs no report if the last progress is complete.
+    A thread's loss needs no report if the last progress is complete. Another complaint then, and a loss behind complete progress, only
+    came near the end (`at_end`): the lines behind it decide.
     """
     if units.ends_main(finding.message):
         return finding

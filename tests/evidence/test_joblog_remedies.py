@@ -129,6 +129,7 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "no helper": (["starting viewer (pid 4400)", "must 7 l", "grape run finished", KILLED.replace("viewer --hidden", "sell.py"), "ok"], KILLED.replace("viewer --hidden", "sell.py")),
     "the work in the background": (["launched train.py (pid 4410)", "must 7 l", "grape run finished", KILLED, "ok"], KILLED),
     "a helper in the work": (["starting a viewer (pid 4410)", "step 3 of 9", KILLED, "ok"], KILLED),
+    "results counted from 0": (["run 0: 0.8", PREEMPTED, "run 1: 0.9"], PREEMPTED),
     "the first start of several": (["launch #1 on n4", PREEMPTED, "launch #1 of the press"], PREEMPTED),
     "the next start ran out of time, too": (["launch #0 on n4", PREEMPTED, "launch #1 on n5", "E=-2", OVER_TIME], OVER_TIME),
     "the work's step": (["grow: step 4 of 9", STEP, "job complete"], STEP),

@@ -119,9 +119,10 @@ _NEXT_START = re.compile(
 """The heading of a job's next start. Other things are numbered by some of the nouns, too: such a number counts the ends of the job so far."""
 OF_SLURM = r"(?:srun|slurmstepd\S{0,80}|scancel): "
 _FIRST_START = re.compile(
-    r"\W{0,6}(?:run|attempt|try|launch|start|segment|leg|session|incarnation)[ #:]{1,2}0\b", re.IGNORECASE
+    r"\W{0,6}(?:run|attempt|try|launch|start|segment|leg|session|incarnation)[ #:]{1,2}0\b(?!\W{0,3}\d)",
+    re.IGNORECASE,
 )
-"""Some count from 0."""
+"""Some count from 0. A number behind it is a result."""
 _COUNTED = re.compile(r"\bSLURM_RESTART_COUNT ?[=:] ?[1-9]|\brestart(?: count)? ?[=:#] ?[1-9]", re.IGNORECASE)
 """Slurm's own count of the starts."""
 _OF_SLURM = re.compile(rf"\s*$|{OF_SLURM}")
@@ -294,9 +295,8 @@ class Remedies:
             found["pid"],
             found["name"].lower(),
         }:
-            return work_over.is_over([above for _, above in reversed([*self._above(line)])]) and self._state(
-                line, line
-            )
+            above = [text for number, text in self._tail.lines if number < line]
+            return work_over.is_over(above) and self._state(line, line)
         if self._kill is None:
             return False
         pid, since = self._kill
