@@ -334,7 +334,7 @@ class Tail:
         below = current = ""
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
-            words = text.strip()
+            words = labels.bare(0, text).text.strip()
             if not words or _ROW.match(text) or _STACK.match(words) or _BOILERPLATE.match(words):
                 continue
             looked_at += 1
