@@ -26,16 +26,13 @@ from probing_cluster.evidence.joblog import (
     unexplained_end,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import sentences, unnamed
+from probing_cluster.evidence.joblog.last_errors import late_reports, sentences, unnamed
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
 
-_STEPS = 3
-"""So many further steps show that the program went on."""
-_HANDLED_STEPS = 2
-"""So many are enough if the program itself reports that it goes on."""
-_GOES_ON_LINES = 3
+_STEPS, _HANDLED_STEPS = 3, 2
+"""So many further steps show that the program went on; so many are enough if the program itself reports that it goes on."""
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
 _STEPS_AFTER_END = 20
 """So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log."""
@@ -45,7 +42,7 @@ _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
-_MANY_LINES, _ANNOUNCED_LINES = 20, 3
+_MANY_LINES, _ANNOUNCED_LINES, _GOES_ON_LINES = 20, 3, 3
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 
@@ -106,12 +103,15 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = unnamed.marked(unreached.named(licences.named(gpu_hardware.named(finding))))
-        finding = teardown.after_work(finding, self.recent)
+        finding = late_reports.confirmed(teardown.after_work(finding, self.recent), self.held)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
             self.held.append(finding)
             return
+        failed = finding.role not in (LineRole.OBSERVATION, LineRole.END)
+        if self.best is not None and self._progress.resumed(self.held[self.best].kind, failed=failed):
+            self.next_run(finding.line)
         best, begun = self.candidate, self._progress.units.begun > 0
         of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
         if self.best is not None and self.is_open:
@@ -129,8 +129,7 @@ class CauseCandidates:
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
-        killed = best is not None and precedence.killed_before(finding, best, self.held)
-        if killed or precedence.outranks(finding, best):
+        if late_reports.replaces(finding, best, self.held):
             if self.best is not None and best is not None and precedence.refuted(best, finding):
                 self._note(self.best, survived=True)
             self.best = len(self.held) - 1
@@ -265,7 +264,7 @@ class CauseCandidates:
         raised = best.kind in ("python_exception", "import_error")
         if raised and not record.labelled and not self._exited and progress.is_of_script(record.text):
             best = self._note(self.best, script_went_on=True)
-        near = 0 <= record.line - best.line <= _GOES_ON_LINES
+        near = best.role is not LineRole.END and 0 <= record.line - best.line <= _GOES_ON_LINES
         falls_back = raised and record.rank == best.rank and sentences.falls_back(record.text, best.message)
         recovers = falls_back or progress.announces_recovery(record.text)
         if near and recovers and not self._is_of_another(record, best):

@@ -40,6 +40,14 @@ _TRIES_AGAIN = re.compile(
     r"\b(?:retry(?:ing)?|retries|attempt) (?:#|no\.? ?)?\d|\bretrying\b|\bwill retry\b|\bfalling back\b|\bskipping\b",
     re.IGNORECASE,
 )
+_POLLS = re.compile(
+    r"\b(?:wait(?:ing|ed)? (?:for|until)|health\w{0,5}|(?:not|n't) (?:yet )?(?:ready|up|reachable|available|running|responding)|refused|unreachable)\b",
+    re.IGNORECASE,
+)
+_OF_CONNECTION = re.compile(
+    r"connect|refused|unreach|time(?:d |)out|http|url|socket|ready|avail", re.IGNORECASE
+)
+"""What a client prints of the server that it waits for. It has not caught the exception of another program, only one about a connection."""
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
 """A shorter text may end a line by chance."""
@@ -256,7 +264,8 @@ class ExceptionChain:
             self._ended_other and len(self._of_lost_child) < _MAX_KEPT and _OF_LOST_CHILD.match(found.message)
         ):
             self._of_lost_child.add(found.line)
-        if _TRIES_AGAIN.search(now.above) and now.began == found.line:
+        polls = _POLLS.search(now.above) and not _OF_CONNECTION.search(found.message)
+        if _TRIES_AGAIN.search(now.above) and now.began == found.line and not polls:
             # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found

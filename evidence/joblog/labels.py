@@ -73,7 +73,7 @@ _PREFIXES = (
     ),
     _Prefix(
         "srun --label",
-        re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
+        re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$| [A-Za-z=*-])"),
         marks_task=True,
     ),
     _Prefix(

@@ -16,7 +16,7 @@ from probing_cluster.evidence.joblog.last_errors import links, unnamed
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _CLOCKS_DIFFER_S = 60
-_PEER_NOISE = frozenset({
+PEER_NOISE = frozenset({
     "net_ib_completion_error", "net_ib_error", "net_ib_async_event", "nccl_system_error", "nccl_internal_error", "nccl_watchdog_exception",
     "gloo_timeout", "gloo_connect_failed",
 })  # fmt: skip
@@ -120,12 +120,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     """Whether `best` is only the heading, the wrapper or the suspicion of the error that `new` reports itself."""
     behind = new.line - best.line
     root = new.role is LineRole.ROOT
-    if (
-        best.detail.get("modules")
-        and new.kind in _OWN_ERROR_KINDS - {"import_error"}
-        and new.detail.get("exception") not in MISSING
-    ):
-        # The script went on without the module, and the program failed by an error of its own.
+    own = new.kind in _OWN_ERROR_KINDS - {"import_error"} and new.detail.get("exception") not in MISSING
+    if best.detail.get("modules") and (own or new.role is LineRole.REMOTE):
+        # The script went on without the module, and the program failed by an error of its own or lost a peer.
         return True
     bare = best.message == best.detail.get("exception") and 0 < behind <= _REASON_LINES
     if root and bare and new.message.startswith(f"{best.message}: "):
@@ -231,14 +228,6 @@ def _only_passes_on(finding: JobFinding) -> bool:
     return lacks or finding.detail.get("handled") is True
 
 
-def killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether Slurm's late report of a kill for memory explains a process that was killed before `best`: the next command lacked its output."""
-    if new.kind != "slurm_oom" or best.role is not LineRole.ROOT:
-        return False
-    killed = (f for f in held if f.kind == "oom_kill_suspected" and not f.detail.get("survived"))
-    return any(f.line < best.line for f in killed)
-
-
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is LineRole.OBSERVATION:
@@ -279,7 +268,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if new.role is best.role is LineRole.EXIT and "ended_at" in new.detail and "ended_at" in best.detail:
         # Launchers' tables, each with the instant of every end (ISO order is the order of time).
-        return bool(new.detail["ended_at"] < best.detail["ended_at"])
+        # Of several in the same second, the launcher chose the first.
+        ours, theirs = new.detail["ended_at"], best.detail["ended_at"]
+        return bool(ours < theirs) or (ours == theirs and "first_observed" in new.detail)
     if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
         # Ray's exception reports a dead actor; the line below it reports the dead node.
         near = 0 < new.line - best.line <= _REASON_LINES
@@ -293,7 +284,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         )
         # The launcher lost its store. A rank that reports its own error had already passed the rendezvous.
         lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN_ERROR_KINDS
-        noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
+        noise = best.kind in PEER_NOISE or (waited and new.rank != best.rank)
         noise = noise or (lost_store and new.rank is not None)
         # Waiting ranks do not make another one load a library. If two print at once, the rank may be lost.
         unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.TIMEOUT_KINDS

@@ -233,9 +233,9 @@ class LogProgress:
             self._begun_anew.add(words)
         return words in self._ordered and words not in self._begun_anew
 
-    def resumed(self, kind: str) -> bool:
-        """Whether the job, whose end was of this kind, was queued again and works on in the same log."""
-        return kind in _REQUEUES and self.units.restarted and self.live >= _LOOP_ENDED
+    def resumed(self, kind: str, *, failed: bool = False) -> bool:
+        """Whether the job, whose end was of this kind, was queued again and works on in the same log, or failed in it."""
+        return kind in _REQUEUES and self.units.restarted and (failed or self.live >= _LOOP_ENDED)
 
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""

@@ -138,6 +138,9 @@ class HereDocument:
         self._began, self._word, self._most = line, word, most
 
 
+_BOLD = re.compile(r"^\*\*(?=[^\s*])([^*]+)\*\*$")
+
+
 class Copied:
     """Removes the fence or the quotation marks of a log that was copied from a page or a mail."""
 
@@ -156,7 +159,7 @@ class Copied:
             return ""
         # A session of R shows its commands behind the same mark, and their output without one.
         self._marked &= not text.strip() or text.startswith(">")
-        return text.removeprefix("> ") if self._marked else text
+        return _BOLD.sub(r"\1", text.removeprefix("> ")) if self._marked else text
 
     def left(self) -> bool:
         """True once, at the first finding after the closing fence: the fenced text was a quotation."""

@@ -385,4 +385,6 @@ def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     """Index of the earlier end of another process of which `best` is the complaint, or of what the kernel or Slurm printed about its reason; None without one."""
     left = _left_before(best, held)
     left = _of_system(best, held) if left is None else left
-    return links.service_before(best, held) if left is None else left
+    for find in (links.service_before, links.of_server, links.not_written_before):
+        left = find(best, held) if left is None else left
+    return left

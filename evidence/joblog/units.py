@@ -46,7 +46,8 @@ _BY_ITSELF = re.compile(
 )
 """What grows or comes by itself, even if the program stands still, and what a program that ends still saves."""
 _WENT_WRONG = re.compile(
-    r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3})\b", re.IGNORECASE
+    r"\b(?:fail\w{0,4}|error(?:ed)?|exception|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|refused|unreachable|timed out|no (?:answer|response|reply)|not (?:yet )?(?:ready|up|reachable|available|running|responding))\b",
+    re.IGNORECASE,
 )
 _COMPLAINS = re.compile(
     r"\b(?:fail\w{0,4}|errors?|exception|cannot|could not|unable|invalid)\b", re.IGNORECASE
@@ -110,12 +111,17 @@ _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
 )
+_LATER = re.compile(
+    r"\b(?:next (?:run|job|time|attempt|start)|will|would|can|cannot|could|please|not|never|to|fail\w{0,3})(?: \w{1,12}){0,2} (?:resum|restor|restart)|--(?:resum|restor|restart)",
+    re.IGNORECASE,
+)
+"""What a run that ends says of the one to come."""
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 
 
 def resumes(text: str) -> bool:
     """Whether the program, or the harness around it, reports that it resumes an earlier run's work."""
-    return _RESTARTS.search(text) is not None
+    return _RESTARTS.search(text) is not None and _LATER.search(text) is None
 
 
 def reports_recovery(text: str) -> bool:

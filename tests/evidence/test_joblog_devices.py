@@ -246,3 +246,35 @@ def test_a_host_that_was_not_reached_is_not_only_the_programs_fault(
     found = first_cause(line)
     assert found is not None
     assert found.domains == domains
+
+
+ASSERTION = ["Program:     gmx mdrun, version 2024.1", "Source file: src/a/stream.cu (line 100)", "", "Assertion failed:", "Condition: stat == cudaSuccess"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cudaStreamSynchronize failed. CUDA error #700 (cudaErrorIllegalAddress): an illegal memory access was encountered.", "cuda_illegal_access"),
+        ("Allocation failed. CUDA error #2 (cudaErrorMemoryAllocation): out of memory.", "cuda_oom"),
+        ("Atom numbers do not match the topology, expected 312 found 310.", "program_error"),
+    ],
+)  # fmt: skip
+def test_what_failed_stands_below_the_condition(line: str, expected: str) -> None:
+    found = first_cause(*ABOVE, *ASSERTION, line)
+    assert found is not None
+    assert (found.line, found.kind) == (len(ABOVE) + len(ASSERTION) + 1, expected)
+
+
+def test_a_driver_that_does_not_fit_its_library_is_no_error_of_the_program() -> None:
+    words = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error 803: system has unsupported display driver / cuda driver combination"
+    found = first_cause(*ABOVE, *RAISED, words)
+    assert found is not None
+    assert (found.kind, found.domains) == ("cuda_unavailable", ("system_software",))
+
+
+@pytest.mark.parametrize("call", ["DoRnnBackward", "ThenRnnForward"])
+def test_a_call_of_cudnns_network_that_failed_is_read_without_its_traceback(call: str) -> None:
+    failed = f"Failed to call {call} with model config: [rnn_mode]: 2, 0, 0 , [num_layers]: [1, 300]"
+    later = ["NameError                    Traceback (most recent call last)", "----> 1 f(scores)", "", "NameError: name 'scores' is not defined"]  # fmt: skip
+    assert kind(failed, "", *later) == "cuda_library_error"
+    assert kind("Failed to load model config: using the default", "", *later) == "python_exception"

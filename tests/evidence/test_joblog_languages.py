@@ -186,3 +186,26 @@ def test_a_worker_of_matlab_failed_by_its_own_error(below: list[str], line: int)
     first = _first(["hello", "Error using run_all (line 2)", "Error detected on workers 7 9.", *below])
     assert first is not None
     assert first["line"] == line
+
+
+IMPORTS = ["Traceback (most recent call last):", '  File "run.py", line 2, in <module>', "    import fused"]
+UNFIT = "/lib64/libstdc++.so.6: version `CXXABI_1.3.13' not found (required by /e/fused.so)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ([*IMPORTS, f"ImportError: {UNFIT}"], "import_error"),
+        ([f"[rank3]: {line}" for line in [*IMPORTS, f"ImportError: {UNFIT}"]], "import_error"),
+        ([f"./solver: {UNFIT}"], "program_error"),
+        ([*IMPORTS, "OSError: /e/fused.so: undefined symbol: _Z3foov"], "import_error"),
+        ([*IMPORTS, "RuntimeError: no fused kernels: ImportError: /e/fused.so: undefined symbol: _Z3foov"], "import_error"),
+        ([*IMPORTS, "RuntimeError: Failed to import lib.models.fused because of the following error (look up to see its traceback):", "/e/fused.so: undefined symbol: _Z3foov"], "import_error"),
+        ([*IMPORTS, "RuntimeError: Failed to import the table because of the following error:", "row 17 has 3 columns"], "python_exception"),
+        ([*IMPORTS, "ValueError: line 3: undefined symbol 'alpha' in the formula"], "python_exception"),
+    ],
+)  # fmt: skip
+def test_a_failed_import_is_one_whatever_exception_quotes_it(lines: list[str], kind: str) -> None:
+    first = _first(["hello", *lines, EXIT])
+    assert first is not None
+    assert first["kind"] == kind

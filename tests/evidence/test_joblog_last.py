@@ -246,3 +246,11 @@ def test_an_end_that_points_to_an_error_elsewhere_is_no_cause_itself(pointer: st
 )
 def test_an_error_that_gives_its_reason_stays_one_wherever_else_it_points(error: str) -> None:
     assert _first_message("reading the grid", error) == error
+
+
+@pytest.mark.parametrize("word", ["Solution contains NaN in cell 412", "level 3: temperature became nan"])
+def test_a_value_that_is_no_number_is_the_reason_of_an_abort(word: str) -> None:
+    abort = "MPI_ABORT was invoked on rank 5 in communicator MPI_COMM_WORLD"
+    assert _first_message("iteration 12", word, abort, "with errorcode 2.") == word
+    title = "=" * 20 + "\n  FluidCode v1.2\n" + "=" * 20
+    assert _first_message(*title.split("\n"), abort, "with errorcode 2.") == abort

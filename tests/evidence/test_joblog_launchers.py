@@ -472,3 +472,65 @@ def test_the_queue_pair_of_ucx_is_no_error_of_its_own() -> None:
     pair = f"{at}RC QP 0x1a wqe[8]: SEND s-e [inl len 18]"
     assert _cause(retry, pair).line == 1
     assert _first(*_WORK, pair) is None
+
+
+def _child(entry: int, rank: int, second: int, code: int = -11) -> list[str]:
+    signal = f"Signal {-code} (SIGSEGV) received by PID {500 + rank}" if code < 0 else "<N/A>"
+    return [
+        f"[{entry}]:",
+        f"  time      : 2026-06-21_21:36:{second:02}",
+        "  host      : n1",
+        f"  rank      : {rank} (local_rank: {rank})",
+        f"  exitcode  : {code} (pid: {500 + rank})",
+        "  error_file: <N/A>",
+        f"  traceback : {signal}",
+    ]
+
+
+@pytest.mark.parametrize(("second", "rank"), [(52, 0), (51, 0), (53, 1)])
+@pytest.mark.parametrize("code", [-11, 1])
+def test_of_two_ends_in_one_second_torchelastics_choice_is_the_first(
+    second: int, rank: int, code: int
+) -> None:
+    root = "Root Cause (first observed failure):"
+    lines = ["a.py FAILED", "Failures:", *_child(1, 1, 52, code), root, *_child(0, 0, second, code)]
+    assert _cause(*lines).rank == rank
+
+
+def test_a_blank_that_fortran_prints_first_hides_no_label() -> None:
+    """A rank that srun labels once ends by the signal that another rank's abort brings."""
+    lines = [
+        *(f" 0:  Time step: {n}, mean {n * 7}.5" for n in range(1, 6)),
+        "17:  FINISH PE: 17 MAXVAL of NAN in w field",
+        "17:  ==========================",
+        "17:  MPI_ABORT was invoked on rank 17 in communicator MPI COMMUNICATOR 3 DUP FROM 0",
+        "17:  with errorcode 1.",
+        "16:  forrtl: error (78): process killed (SIGTERM)",
+        "16:  Image              PC                Routine            Line        Source",
+        "16:  model.exe          00000000011DD0BA  Unknown               Unknown  Unknown",
+        "srun: error: n1: tasks 0-16: Terminated",
+        "srun: error: n2: task 17: Exited with exit code 1",
+    ]
+    assert "MAXVAL of NAN" in _cause(*lines).message
+    del lines[5]
+    assert _cause(*lines).rank == 17
+
+
+def test_a_program_that_lost_a_peer_ran_without_the_module() -> None:
+    module = 'Lmod has detected the following error: The following module(s) are unknown: "htop"'
+    exited = "srun: error: n1: task 0: Exited with exit code 3"
+    peer = "n2:298:302 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer n1<45074>"
+    assert _cause(module, "", exited, peer).kind == "nccl_remote_error"
+    assert _cause(module, "", peer, exited).kind == "nccl_remote_error"
+    assert _cause(module, "", exited).message == module
+
+
+def test_a_rank_that_had_waited_itself_is_no_reason_of_a_ports_error() -> None:
+    port = (
+        "8: n2:812:911 [0] transport/net_ib.cc:108 NCCL WARN NET/IB : mlx5_0:1 Got async event : port error"
+    )
+    waited = "1: [rank1]:[E118 03:23:32.551448217 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=81, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600031 milliseconds before timing out."
+    failed = "{0}: [rank{0}]: RuntimeError: CUDA error: unspecified launch failure"
+    assert _cause(port, waited, failed.format(1)).kind == "net_ib_async_event"
+    assert _cause(port, waited, failed.format(3)).kind == "cuda_launch_failure"
+    assert _cause(port, failed.format(1)).kind == "cuda_launch_failure"

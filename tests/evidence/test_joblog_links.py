@@ -410,3 +410,85 @@ def test_a_relative_program_that_slurm_does_not_find_follows_from_a_failed_cd(
     cd = "/var/spool/slurmd/job00031/slurm_script: line 5: cd: /u/a/run2: No such file or directory"
     step = f"slurmstepd-n1: error: execve(): {program}: No such file or directory"
     assert first(cd, step, "srun: error: n1: task 0: Exited with exit code 2") == (cd if linked else step)
+
+
+SERVES = [
+    "(Core pid=8) ERROR the core met a fatal error",
+    "(Core pid=8) Traceback (most recent call last):",
+    '(Core pid=8)   File "/w/core.py", line 8, in run',
+    "(Core pid=8)     step()",
+]
+LOST = "RuntimeError: CUDA error: an illegal memory access was encountered"
+BAR = [f"eval:   {n}%| | {n}/90 [00:{n}<01:00, 1.0it/s]" for n in range(11, 20)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "answered"),
+    [
+        ("openai.InternalServerError: Error code: 500 - {'error': 'internal'}", True),
+        ("requests.exceptions.HTTPError: 500 Server Error: Internal Server Error for url: http://localhost:81/v1", True),
+        ("requests.exceptions.HTTPError: 502 Server Error: Bad Gateway for url: http://gpu7:81/v1", True),
+        ("requests.exceptions.HTTPError: 502 Server Error: Bad Gateway for url: https://api.example.org/v1", False),
+        ("KeyError: 'choices'", False),
+    ],
+)  # fmt: skip
+def test_a_server_that_lost_its_gpu_is_the_reason_of_its_answer(answer: str, answered: bool) -> None:
+    """The client's bar went on below the server's error."""
+    found = first("loading", *SERVES, f"(Core pid=8) {LOST}", *BAR, *traceback(answer), EXITED)
+    assert found == (LOST if answered else answer)
+
+
+@pytest.mark.parametrize("own", ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"])
+def test_what_a_server_goes_on_after_is_no_reason_of_its_answer(own: str) -> None:
+    answer = "openai.InternalServerError: Error code: 500 - {'error': 'internal'}"
+    assert first("loading", *SERVES, f"(Core pid=8) {own}", *BAR, *traceback(answer), EXITED) == answer
+
+
+def test_an_answer_that_points_at_what_stands_above_gives_way_to_it() -> None:
+    answer = "openai.InternalServerError: Error code: 500 - {'error': 'See stack trace (above) for the root cause.'}"
+    own = "ValueError: the page table has no row 7"
+    assert first("loading", *SERVES, f"(Core pid=8) {own}", *BAR, *traceback(answer), EXITED) == own
+    assert first("loading", *BAR, *traceback(answer), EXITED) == answer
+
+
+FULL = "tar: train/n2/a7.png: Cannot write: No space left on device"
+STAGES = ["== fit ==", "Using device cuda:0", "model has 12M parameters", "Train: 0 [ 0/831 (0%)] Loss: 6.9"]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "error", "is_reason"),
+    [
+        (FULL, "PIL.UnidentifiedImageError: cannot identify image file '/local/7/train/n2/a7.png'", True),
+        ("cp: error writing '/local/7/w.bin': No space left on device", "ValueError: bad header in '/local/7/w.bin'", True),
+        ("cp: error writing '/local/7/w.bin': Disk quota exceeded", "ValueError: bad header in '/data/v2/w.bin'", False),
+        (FULL, "ValueError: hidden size 7 does not match 9", False),
+        ("cp: error writing '/local/7/notes': No space left on device", "ValueError: bad notes in 'notes'", False),
+    ],
+)  # fmt: skip
+def test_a_file_that_was_not_written_is_broken(complaint: str, error: str, is_reason: bool) -> None:
+    assert first(complaint, *STAGES, *traceback(error), "== clean-up ==") == (
+        complaint if is_reason else error
+    )
+
+
+@pytest.mark.parametrize(
+    "poll",
+    [
+        "[client] health: connection refused (attempt {}/40)",
+        "server not ready yet (try {})",
+        "probe {}: unreachable",
+    ],
+)
+def test_a_client_that_asks_again_is_no_work(poll: str) -> None:
+    own = "ValueError: the context is longer than the model's"
+    late = "TimeoutError: server at http://127.0.0.1:8011 did not come up"
+    asks = [poll.format(n) for n in range(2, 12)]
+    serving = [line.replace("run.py", "serve.py") for line in traceback(own)]
+    assert first("serving", poll.format(1), *serving, *asks, *traceback(late), EXITED) == own
+
+
+def test_a_line_that_tries_again_above_an_error_of_connections_is_about_it() -> None:
+    lost = "requests.exceptions.ConnectionError: Connection refused by data.example.org"
+    own = "IndexError: list index out of range"
+    lines = ["connection refused, attempt 2", *traceback(lost), *WORK, *traceback(own), EXITED]
+    assert first(*lines) == own

@@ -355,3 +355,44 @@ def test_a_line_of_marks_is_not_what_the_job_printed_last() -> None:
     found = first(quoted)
     assert found is not None
     assert "went_on" not in found.detail
+
+
+STEPS = [f"step {n}00 loss {9 / n:.3f}" for n in range(1, 6)]
+REQUEUED = "slurmstepd: error: *** JOB 77 ON g1 CANCELLED AT 2026-02-01T01:00:00 DUE TO {} ***"
+FAILS = [
+    "Traceback (most recent call last):",
+    '  File "t.py", line 5, in <module>',
+    "    f()",
+    "KeyError: 'opt'",
+]
+CRASH = ["srun: error: g2: task 3: Segmentation fault (core dumped)"]
+
+
+@pytest.mark.parametrize("why", ["PREEMPTION", "JOB REQUEUE"])
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ("resuming from step 500", True),
+        ("== run 2, SLURM_RESTART_COUNT=1 ==", True),
+        ("May  1 01:20:00 restored the state of step 500", True),
+        ("checkpoint saved, the next run is resuming from step 500", False),
+        ("use --resume to go on", False),
+        ("killing the workers", False),
+    ],
+)
+@pytest.mark.parametrize("fails", [FAILS, CRASH])
+def test_a_run_that_was_queued_again_fails_by_itself(
+    why: str, words: str, again: bool, fails: list[str]
+) -> None:
+    end = REQUEUED.format(why)
+    assert first_line([*STEPS, end, words, *fails]) == (fails[-1] if again else end)
+
+
+HIT = "slurmstepd: error: Step 88.0 hit memory+swap limit at least once during execution. This may or may not result in some failure."
+SHELL_KILLED = "/var/spool/slurmd/job88/slurm_script: line 9: 1882 Killed                  ./a.out"
+
+
+def test_a_limit_that_was_hit_once_explains_only_a_kill() -> None:
+    assert first_line([*STEPS, SHELL_KILLED, HIT, HIT.replace("Step 88.0", "Job 88")]) == HIT
+    assert first_line([*STEPS, "all done", HIT]) is None
+    assert first_line([*STEPS, *FAILS, HIT]) == FAILS[-1]

@@ -116,3 +116,9 @@ def test_the_marks_of_a_quoted_log_come_off_where_its_first_line_has_no_words_of
     engine = reader.JobLogReader()
     found = [*sifted.Sieve().feed(engine, 1, text.encode().split(b"\n")), *engine.close()]
     assert [(f.line, f.kind) for f in found if f.first_cause] == [(3, "slurm_launch_failed")]
+
+
+def test_the_stars_around_the_last_line_of_a_quoted_log_come_off():
+    words = "AttributeError: module 'numpy' has no attribute 'float'"
+    assert first(f"> {TRACE}\n> {FRAME}\n>     f()\n> **{words}**") == words
+    assert first(f"{TRACE}\n{FRAME}\n    f()\n> **{words}**") != words

@@ -116,7 +116,7 @@ _INFORMED = re.compile(r"\s*(?:INFO|DEBUG) {1,3}\d\d-\d\d \d\d:\d\d:\d\d ")
 _ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
 """The beginning of an entry of a numbered list."""
 _JUDGED = re.compile(
-    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bkernel: |NVRM|Xid|Root Cause \(|Failures:|NO_OTHER_FAILURES|ChildFailedError|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
+    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bforrtl: |\bkernel: |NVRM|Xid|Root Cause \(|Failures:|NO_OTHER_FAILURES|ChildFailedError|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
 """Forms that other families judge; if they did not take such a line, it is no error."""
 
@@ -334,7 +334,7 @@ class Tail:
         sayings = lines_behind.sayings([text for _, text in lines])
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
-            words = "" if index in sayings else text.strip()
+            words = "" if index in sayings else labels.bare(0, text).text.strip()
             if not words or _ROW.match(text) or _STACK.match(words) or _BOILERPLATE.match(words):
                 continue
             looked_at += 1

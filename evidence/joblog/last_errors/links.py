@@ -15,6 +15,7 @@ from itertools import islice
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import unnamed
+from probing_cluster.evidence.joblog.messages.devices import cuda
 
 _KEPT = 64
 _LINES = 2_000
@@ -77,6 +78,20 @@ _UNREACHED = re.compile(
     r"\bconnect(?:ion|ing)?\b|\brefused\b|\bunreachable\b|\bMax retries exceeded\b|\bdisconnected\b|\btimed out\b",
     re.IGNORECASE,
 )
+_SERVER_FAILED = re.compile(
+    r"\b(?:Error code: |HTTP(?:/\d\.\d)? |status(?:[ _]code)?\W{1,3})5\d\d\b|\b50[0-4] (?:Server Error|Internal|Bad Gateway|Service)|^\S{0,120}\bInternalServerError: "
+)
+_POINTS_ABOVE = re.compile(
+    r"\bSee (?:the )?(?:root cause|stack ?trace) ?\(?above\)? for the (?:root cause|error)|\bSee root cause above\b",
+    re.IGNORECASE,
+)
+_ELSEWHERE = re.compile(r"\bhttps?://(?!localhost\b|127\.|0\.0\.0\.0|\[::1\]|[\w-]{1,63}[:/])\S")
+"""An address with a domain: no server of the job's."""
+_LOST_CONTEXT = cuda.ONLY_HARDWARE | {
+    "cuda_illegal_access", "cuda_launch_failure", "cuda_device_assert", "cuda_misaligned_address", "cuda_illegal_instruction",
+}  # fmt: skip
+"""Errors after which a process can do nothing more on its GPU."""
+_NOT_STORED = frozenset({"disk_full", "io_error", "stale_file_handle", "filesystem_unreachable"})
 _LOCAL = re.compile(r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0)\b")
 _CLIENT = re.compile(r"(?P<module>[a-z]\w{2,40})\.(?:\w{1,60}\.){0,6}[A-Z]\w{1,80}(?:Error|Exception)\b")
 _SPLIT = re.compile(r"[^a-z0-9]+")
@@ -245,6 +260,44 @@ class Complaints:
             if earlier.line >= near and what & names:
                 return earlier
         return None
+
+
+def of_server(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of the failure of a server of the job's own that answered its client `best` with an error; None without one.
+
+    The answer points at what stands above it, or the server failed on its GPU. Work between the two was the client's.
+    """
+    points = _POINTS_ABOVE.search(best.message) is not None
+    answered = _SERVER_FAILED.search(best.message) and not _ELSEWHERE.search(best.message)
+    if "exception" not in best.detail or not (points or answered):
+        return None
+    failed = [
+        i
+        for i, f in enumerate(held)
+        if 0 < best.line - f.line <= _LINES and f.role is LineRole.ROOT and not f.detail.get("handled")
+        if points or f.kind in _LOST_CONTEXT
+    ]
+    # Several workers may have failed of it.
+    return next((i for i in failed if held[i].kind == held[failed[-1]].kind), None)
+
+
+def not_written_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """Index in `held` of the complaint of a file command of the script about the file that `best` names; None without one."""
+    if best.role is not LineRole.ROOT or progress.is_of_script(best.message):
+        return None
+    paths = _whole_paths(best.message)
+    for i, earlier in enumerate(held):
+        text = locales.english(earlier.message)
+        if earlier.line < best.line and earlier.kind in _NOT_STORED and progress.is_of_script(text):
+            ends = _whole_paths(text)
+            if any(f"/{a}".endswith(f"/{b}") or f"/{b}".endswith(f"/{a}") for a in paths for b in ends):
+                return i
+    return None
+
+
+def _whole_paths(text: str) -> list[str]:
+    """The files in `text` whose names have an ending."""
+    return [path for path in _paths(text) if "." in path.rpartition("/")[2].strip(".")]
 
 
 def service_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:

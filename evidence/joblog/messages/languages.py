@@ -109,7 +109,7 @@ _ABAQUS = re.compile(
 _DRAWN_RULE = re.compile(r"^[^\w(\['\"]+|[^\w)\]'\"]+$")
 """What a heading has around its words; brackets and quotation marks belong to them."""
 _NOTHING = re.compile(
-    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)|\+{3} [\w ]{1,40} \+{3}$"
+    r"\W{0,80}(?:\d{1,6}\W{1,12})?$|FOAM (?:parallel run )?(?:aborting|exiting)$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|(?:Expression|Condition): .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)|\+{3} [\w ]{1,40} \+{3}$"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
@@ -249,6 +249,14 @@ def _no_thread(found: re.Match[str], record: Record, _context: JoblogContext) ->
     return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
 
 
+def _loading(_found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    """A library that does not fit; Python's ImportError quotes the loader's message."""
+    of_python = python.exception(record)
+    if of_python is not None and of_python.kind == "import_error":
+        return replace(of_python, detail={**of_python.detail, "missing": True})
+    return make(FACTS, "program_error", record, detail={"missing": True})
+
+
 def _workflow(_found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
     context.head_line = 0
     return make(FACTS, "program_error", record, detail={"handled": True})
@@ -299,7 +307,7 @@ _EXIT = {"role": LineRole.EXIT}
 _RULES: tuple[rules.Rule, ...] = (
     (_HEAD.match, _heading),
     (_FLUX.match, rules.always(FACTS, "host_oom_kill")),
-    (_LOADING.match, rules.always(FACTS, "program_error", detail={"missing": True})),
+    (_LOADING.match, _loading),
     (_PETSC_SIGNAL.match, _petsc_signal),
     (_JAVA.match, _java),
     (_RUNTIMES.match, _OWN_ERROR),

@@ -168,7 +168,8 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
         kind = of_code(int(found["code"]))
         return make(FACTS, kind, record, pid=grammar.number(found["pid"])) if kind else None
     if _ROOT.search(text) or "Failures:" in text:
-        context.child, context.child_line = {}, record.line
+        first = {"first_observed": True} if _ROOT.search(text) else {}
+        context.child, context.child_line = first, record.line
     elif listing and (ended_at := _CHILD_TIME.search(text)):
         context.child["time"] = ended_at["time"]
     elif listing and (rank := _CHILD_RANK.search(text)):
@@ -179,6 +180,7 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
         # A log may begin inside the list.
         child, context.child = context.child, {}
         detail = {"ended_at": child["time"]} if "time" in child else {} if listing else {"list_cut": True}
+        detail |= {"first_observed": True} if "first_observed" in child else {}
         about = {"rank": child.get("rank"), "host": child.get("host"), "detail": detail}
         context.child_ended = about
         if kind := of_code(int(ended["code"][:9])):

@@ -57,22 +57,11 @@ _OF_FILE = re.compile(
 """A path could not be reached, in the words of Python, of BeeGFS, of file tools, or below the verb of a file: a file server is at fault, not a peer.
 A service may refuse what looks like a path."""
 _ERRNOS = {
-    5: "io_error",
-    12: "host_memory_error",
-    23: "too_many_open_files",
-    24: "too_many_open_files",
-    28: "disk_full",
-    30: "io_error",
-}
-_ERRNOS |= {
-    70: "filesystem_unreachable",  # ECOMM: BeeGFS, of a server that does not answer
-    107: "filesystem_unreachable",
-    108: "filesystem_unreachable",
-    112: "filesystem_unreachable",
-    116: "stale_file_handle",
-    121: "io_error",
-    122: "disk_full",
-}
+    5: "io_error", 12: "host_memory_error", 23: "too_many_open_files", 24: "too_many_open_files", 28: "disk_full", 30: "io_error",
+    70: "filesystem_unreachable", 107: "filesystem_unreachable", 108: "filesystem_unreachable", 112: "filesystem_unreachable",
+    116: "stale_file_handle", 121: "io_error", 122: "disk_full",
+}  # fmt: skip
+"""70 is ECOMM: BeeGFS's, of a server that does not answer."""
 _STRERROR = (
     (
         "disk_full",
@@ -194,6 +183,10 @@ _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:E
 _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
 _UNDEFINED = re.compile(r"undefined symbol: \w")
+_NOT_LOADED = re.compile(
+    rf"\b(?:ImportError|ModuleNotFoundError): |{_UNDEFINED.pattern}|: version `[^']{{1,60}}' not found \(required by |^Failed to import [\w.]{{1,200}} because of the following error\b"
+)
+"""The text of an exception that quotes the loader's, or Python's, of a failed import."""
 _NO_SYMBOL = re.compile(r"please report a bug to PyTorch\. .{0,300}: undefined symbol: \w")
 """A library of the node, such as the driver's, lacks a symbol that PyTorch needs; only the end of the line may be there."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
@@ -349,7 +342,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     lost = lost or _OF_STORE.match(found["text"])
     if (name in _REMOTE_NAMES and not own_file) or lost:
         return make(FACTS, "python_consequence", record, detail=detail)
-    if name in _IMPORTS:
+    if name in _IMPORTS or _NOT_LOADED.search(found["text"]):
         if _UNDEFINED.search(found["text"]):
             detail["undefined_symbol"] = True
         return make(FACTS, "import_error", record, detail=detail)

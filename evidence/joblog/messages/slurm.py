@@ -93,6 +93,8 @@ _OOM = re.compile(
     r"\b[1-9]\d{0,9} oom[-_]kill event|oom[-_]kill event(?:\(s\)|s)? in (?:[Ss]tep|\w{0,8}Id)|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
     r"|(?:^|[:\]] ?)(?:This |The |Your )?(?:[Jj]ob|[Pp]rocess|[Tt]ask|[Ss]tep)\b.{0,60} exceed(?:ed|s|ing) (?:its|the|your)? ?(?:\w+ )?memory (?:quota|limit|request|allocation)\b"
 )
+_PERHAPS = re.compile(r"\bhit memory(?:\+swap)? limit at least once during execution\b")
+"""Slurm's note that memory ran short once. The kernel may have freed some; together with a killed process it is the reason."""
 _NODE = re.compile(
     r"(?:srun|salloc): error: .{0,200}Node failure on (?P<hosts>\S+)|(?:srun|salloc|slurmstepd(?:-\S{1,253})?): .{0,200}\bnode failure\b"
     r"|\b(?:JOB|STEP|JobId=|StepId=)\s?[^\s\d]{0,24}\d\S{0,64} .{0,120}\bNODE FAILURE\b",
@@ -354,6 +356,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     text = record.text
     if _OOM.search(text):
         return make(FACTS, "slurm_oom", record)
+    if _PERHAPS.search(text):
+        return make(FACTS, "slurm_oom", record, role=LineRole.OBSERVATION, detail={"perhaps": True})
     if found := _UNKILLABLE.search(text):
         return make(FACTS, "slurm_unkillable", record, host=found["host"])
     if found := _NODE.search(text):

@@ -138,7 +138,7 @@ _KINDS = (
     (
         "cuda_unavailable",
         re.compile(
-            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)|Error(?:NoDevice|InitializationError|SystemNotReady|SystemDriverMismatch|Devices?Unavailable)|No CUDA GPUs are available|driver/library version mismatch",
+            r"no CUDA-capable device|busy or unavailable|initialization error|driver initialization failed|not yet initialized|invalid device ordinal|driver shutting down|system driver mismatch|CUDA_ERROR_(?:NO_DEVICE|NOT_INITIALIZED|SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)|Error(?:NoDevice|InitializationError|SystemNotReady|SystemDriverMismatch|Devices?Unavailable)|No CUDA GPUs are available|driver/library version mismatch|unsupported display driver",
             re.IGNORECASE,
         ),
     ),
@@ -151,7 +151,7 @@ _NUMBERS = {
 }  # fmt: skip
 """Runtime error numbers, for those who print nothing else."""
 _NOT_READY = re.compile(
-    r"not yet initialized|SYSTEM_NOT_READY|SystemNotReady|\b802\b|system driver mismatch|SystemDriverMismatch|driver/library version mismatch|\b803\b",
+    r"not yet initialized|SYSTEM_NOT_READY|SystemNotReady|\b802\b|system driver mismatch|SystemDriverMismatch|driver/library version mismatch|unsupported display driver|\b803\b",
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(r"invalid device ordinal|INVALID_DEVICE\b|ErrorInvalidDevice\b|\b101\b", re.IGNORECASE)
@@ -223,7 +223,7 @@ _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
     r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
     r"|\bcuDNN error: CUDNN_STATUS_\w{2,60}|\bcuDNN Frontend error\b|\b(?:FIND|GET) was unable to find an engine\b"
-    r"|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
+    r"|\bFailed to call (?:Then|Do)Rnn(?:Forward|Backward)\b|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
 )
 _HANDLE = re.compile(
     r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
@@ -371,7 +371,7 @@ FAMILY = grammar.LogFamily(
         "OUT_OF_DEVICE", "Memory access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
         "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", " in HIP ", " in OptiX ", "NVML",
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
-        "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm",
+        "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm", "ed to call ",
         "uld not create cu", "GEMM", "launch failure", "cuSolverDN", "HSA_STATUS_ERROR", "Test HIP failure",
         "Resource exhausted", "CUDNN_", "CUSOLVER", "CUSPARSE", "CUFFT", "device handle", "NVIDIA GPU",
         "nvidia-smi has", "ROCk module", "GPUassert", "GPU memory trying", "unspecified launch",
