@@ -79,8 +79,9 @@ progress() {
     done
 }
 
+# pip compiles one file after the other: below, all processors do it.
 install() {
-    { "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$@" 2>&1 && : >"$venv/.installed"; } | progress
+    { "$venv/bin/python" -m pip install --no-compile --disable-pip-version-check --progress-bar off "$@" 2>&1 && : >"$venv/.installed"; } | progress
     if [ ! -e "$venv/.installed" ]; then
         echo "setup: pip failed; the last lines of its log ($log):" >&2
         tail -n 20 "$log" >&2
@@ -110,4 +111,11 @@ bench)
     exit 2
     ;;
 esac
+"$venv/bin/python" - <<'END'
+import compileall, sysconfig
+
+# Some packages hold files for other Pythons, which do not compile: as with pip, that is no error.
+for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+    compileall.compile_dir(path, quiet=2, workers=0)
+END
 echo "setup: $venv is ready"
