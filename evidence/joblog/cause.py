@@ -366,6 +366,7 @@ class CauseCandidates:
         if last is not None:
             self.best, found = last, self.held[last]
             self.held[last] = replace(found, role=found.role or LineRole.ROOT)
+            self._clear(last, "survived")
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
         """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""

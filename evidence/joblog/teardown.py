@@ -114,8 +114,10 @@ def replaces(new: JobFinding, best: JobFinding | None, held: Sequence[JobFinding
 
 def confirmed(new: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
     """`new`; as the reason if it notes that memory may have run out, and a process had been killed."""
-    perhaps = new.detail.get("perhaps") is True and any(map(_is_killed, held))
-    return replace(new, role=LineRole.ROOT) if perhaps else new
+    if new.detail.get("perhaps") is not True or not any(map(_is_killed, held)):
+        return new
+    detail = {k: v for k, v in new.detail.items() if k != "survived"}
+    return replace(new, role=LineRole.ROOT, detail=detail)
 
 
 def _is_killed(finding: JobFinding) -> bool:
