@@ -26,7 +26,7 @@ from probing_cluster.evidence.joblog import (
     unexplained_end,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import late_reports, sentences, unnamed
+from probing_cluster.evidence.joblog.last_errors import sentences, unnamed
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
@@ -103,7 +103,7 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = unnamed.marked(unreached.named(licences.named(gpu_hardware.named(finding))))
-        finding = late_reports.confirmed(teardown.after_work(finding, self.recent), self.held)
+        finding = teardown.confirmed(teardown.after_work(finding, self.recent), self.held)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -129,7 +129,7 @@ class CauseCandidates:
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
-        if late_reports.replaces(finding, best, self.held):
+        if teardown.replaces(finding, best, self.held):
             if self.best is not None and best is not None and precedence.refuted(best, finding):
                 self._note(self.best, survived=True)
             self.best = len(self.held) - 1
@@ -366,6 +366,7 @@ class CauseCandidates:
         if last is not None:
             self.best, found = last, self.held[last]
             self.held[last] = replace(found, role=found.role or LineRole.ROOT)
+            self._clear(last, "survived")
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
         """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed. A bare heading with much output after it is no cause, nor is a thread's exception if success is reported after it, a loss after the work, nor a node that Ray did without."""

@@ -1,4 +1,4 @@
-"""Processes that lose each other when the work is over: each ends in its own time, and nothing failed."""
+"""Processes that lose each other when the work is over: each ends in its own time, and nothing failed. What is reported late of an end that was bad, and which earlier finding that explains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import dropwhile
 
-from probing_cluster.evidence.joblog import grammar, labels, progress
+from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import levels
 
@@ -101,3 +101,39 @@ def is_teardown(best: JobFinding, held: Sequence[JobFinding]) -> bool:
     """Whether `best` came after the work, and nothing but such losses followed it."""
     later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)
     return all(f.detail.get("after_work") for f in later)
+
+
+def replaces(new: JobFinding, best: JobFinding | None, held: Sequence[JobFinding]) -> bool:
+    """Whether `new`, printed after `best` and all of `held`, is the cause."""
+    if best is None:
+        return precedence.outranks(new, best)
+    if _killed_before(new, best, held):
+        return True
+    return precedence.outranks(new, best) and not _timed_out_before(new, best, held)
+
+
+def confirmed(new: JobFinding, held: Sequence[JobFinding]) -> JobFinding:
+    """`new`; as the reason if it notes that memory may have run out, and a process had been killed."""
+    if new.detail.get("perhaps") is not True or not any(map(_is_killed, held)):
+        return new
+    detail = {k: v for k, v in new.detail.items() if k != "survived"}
+    return replace(new, role=LineRole.ROOT, detail=detail)
+
+
+def _is_killed(finding: JobFinding) -> bool:
+    return finding.kind == "oom_kill_suspected" and not finding.detail.get("survived")
+
+
+def _killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether Slurm's late report of a kill for memory explains a process that was killed before `best`: the next command lacked its output."""
+    if new.kind != "slurm_oom" or best.kind == new.kind or best.role is not LineRole.ROOT:
+        return False
+    return any(f.line < best.line for f in held if _is_killed(f))
+
+
+def _timed_out_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
+    """Whether the rank that failed in `new` had itself timed out after `best`, the network's own error: it waited, and its failure came of that."""
+    if best.kind not in precedence.PEER_NOISE or new.rank is None:
+        return False
+    waited = (f for f in held if f.kind in grammar.TIMEOUT_KINDS and f.rank == new.rank)
+    return any(best.line < f.line < new.line for f in waited)

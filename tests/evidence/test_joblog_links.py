@@ -412,6 +412,11 @@ def test_a_relative_program_that_slurm_does_not_find_follows_from_a_failed_cd(
     assert first(cd, step, "srun: error: n1: task 0: Exited with exit code 2") == (cd if linked else step)
 
 
+def marked(*lines: str) -> list[bool]:
+    """Whether the first cause is marked as survived."""
+    return ["survived" in f.detail for f in reader.read(lines) if f.first_cause]
+
+
 SERVES = [
     "(Core pid=8) ERROR the core met a fatal error",
     "(Core pid=8) Traceback (most recent call last):",
@@ -434,8 +439,9 @@ BAR = [f"eval:   {n}%| | {n}/90 [00:{n}<01:00, 1.0it/s]" for n in range(11, 20)]
 )  # fmt: skip
 def test_a_server_that_lost_its_gpu_is_the_reason_of_its_answer(answer: str, answered: bool) -> None:
     """The client's bar went on below the server's error."""
-    found = first("loading", *SERVES, f"(Core pid=8) {LOST}", *BAR, *traceback(answer), EXITED)
-    assert found == (LOST if answered else answer)
+    lines = ["loading", *SERVES, f"(Core pid=8) {LOST}", *BAR, *traceback(answer), EXITED]
+    assert first(*lines) == (LOST if answered else answer)
+    assert marked(*lines) == [False]
 
 
 @pytest.mark.parametrize("own", ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"])
@@ -466,9 +472,9 @@ STAGES = ["== fit ==", "Using device cuda:0", "model has 12M parameters", "Train
     ],
 )  # fmt: skip
 def test_a_file_that_was_not_written_is_broken(complaint: str, error: str, is_reason: bool) -> None:
-    assert first(complaint, *STAGES, *traceback(error), "== clean-up ==") == (
-        complaint if is_reason else error
-    )
+    lines = [complaint, *STAGES, *traceback(error), "== clean-up =="]
+    assert first(*lines) == (complaint if is_reason else error)
+    assert marked(*lines) == [False]
 
 
 @pytest.mark.parametrize(

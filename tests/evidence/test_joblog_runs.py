@@ -396,3 +396,4 @@ def test_a_limit_that_was_hit_once_explains_only_a_kill() -> None:
     assert first_line([*STEPS, SHELL_KILLED, HIT, HIT.replace("Step 88.0", "Job 88")]) == HIT
     assert first_line([*STEPS, "all done", HIT]) is None
     assert first_line([*STEPS, *FAILS, HIT]) == FAILS[-1]
+    assert [f.detail.get("survived") for f in reader.read([*STEPS, HIT])] == [True], "no verdict weighs it"

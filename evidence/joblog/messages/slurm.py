@@ -357,7 +357,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _OOM.search(text):
         return make(FACTS, "slurm_oom", record)
     if _PERHAPS.search(text):
-        return make(FACTS, "slurm_oom", record, role=LineRole.OBSERVATION, detail={"perhaps": True})
+        doubt = {"perhaps": True, "survived": True}
+        return make(FACTS, "slurm_oom", record, role=LineRole.OBSERVATION, detail=doubt)
     if found := _UNKILLABLE.search(text):
         return make(FACTS, "slurm_unkillable", record, host=found["host"])
     if found := _NODE.search(text):
