@@ -191,11 +191,6 @@ SHELL = {
         "%s: parameter is niet ingesteld", "%s: parametr nieustawiony", "%s: parâmetro não definido", "%s: parâmetro não inicializado",
         "%s: параметр не задан", "%s: parametern är inte satt", "%s: parametre ayarlanmamış", "%s: параметр не встановлено", "%s: 参数未设置", "%s：參數未設定",
     ),
-    "division by 0": (
-        "divisió per 0", "dělení nulou", "division med 0", "Division durch 0.", "división por 0", "jako nollalla", "division par 0", "0-val osztás",
-        "divisione per 0", "0 による除算です", "0으로 나눔", "forsøkte å dele på 0", "deling door nul", "dzielenie przez 0", "divisão por 0", "деление на 0",
-        "sıfırla bölme", "ділення на 0", "除以 0", "除 0",
-    ),
     "%s: unbound variable": (
         "%s: variable no definida", "%s: nevázaná proměnná", "%s: ubundet variabel", "%s ist nicht gesetzt.", "%s: variable sin asignar",
         "%s: sitomaton muuttuja", "%s : variable sans liaison", "%s: kötetlen változó", "%s: variabile non assegnata", "%s: 未割り当ての変数です", "%s: 바인딩 해제한 변수",

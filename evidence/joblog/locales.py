@@ -236,7 +236,7 @@ def _either(words: tuple[str, ...] | list[str]) -> str:
 
 
 _LINE = re.compile(
-    r"^(?P<shell>\S{1,200}?)(?:\s?[:：,] ?| )(?:(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?[行列])?|(?P<before>\d{1,6})(?:\. (?:sor|satır)| 行))\s?[:：] ?"
+    r"^(?P<shell>\S{1,200}?)(?:\s?[:：,] ?| (?=línia ))(?:(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?[行列])?|(?P<before>\d{1,6})(?:\. (?:sor|satır)| 行))\s?[:：] ?"
 )
 """A shell's name for a line of a script."""
 _ERROR = re.compile(

@@ -16,7 +16,7 @@ from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import labels, mention, progress
 
 TRIGGERS = (
-    "<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "==> ",
+    "<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "[prompt]", "[question]", "[input]", "[instruction]", "==> ",
     " see:", " get:", " hit:", " receive:", " encounter:", " into:", " like:", " this:", " as:", " these:",
     *(f"{age} {what}" for age in ("ast", "revious", "arlier", "old") for what in ("job", "run", "attempt", "log", "output")),
 )  # fmt: skip
@@ -27,7 +27,7 @@ _COMMAND = re.compile(
     r"\s{0,40}(?:\w{1,40}=\$\(|[|&;({]\s?)?(?:sudo |command |exec )?(?:cat|tee|python[\d.]{0,4}|perl|bash|sh|ed|ex|dd|ssh|read|while|sbatch|sqlite3|mysql|psql|gnuplot|octave|R|printf|:)\b"
 )
 _TRIPLES = ('"""', "'''")
-_MAX_LINES = 120
+_MAX_LINES, _SAMPLE_CHARS = 120, 100
 _HELP = re.compile(
     r"Help on (?:class|function|method|module|package|built-in function|_?\w{1,40} object)\b.{0,200}:$|Help on class \S"
 )
@@ -62,6 +62,11 @@ _TURN_ENDS = re.compile(r"<\|(?:im_end|eot_id|end_of_turn|end|endoftext)\|>\s*$"
 """The marks that models' chats have between their turns."""
 _CLOSING_QUOTE = re.compile(r"['\"]{1,3}[,)\]}]{0,3}")
 """Ends a prompt that a server prints: its last turn is the model's, which has not begun."""
+_SAMPLE = re.compile(
+    r"(?:\([\w.:]{1,64} pid=\d{1,10}[^)\n]{0,80}\) )?\[(?:(?P<opens>prompt|question|input|instruction)|(?P<ends>score|reward)s?)\](?: |$)",
+    re.IGNORECASE,
+)
+"""A question to a model, its answer and its score, as trainers print samples of their rollouts."""
 _COMMIT = re.compile(r"commit [0-9a-f]{40}(?: \([^)\n]{1,200}\))?$")
 _COMMIT_LINE = re.compile(r"(?:Author|Commit|Merge|\w{0,6}Date): |\s{4}|\s*$")
 """What `git log` prints of a commit below its number: its fields and its message, indented."""
@@ -99,6 +104,7 @@ class HereDocument:
                 text.strip() == self._word
                 or (self._word in _TRIPLES and self._word in text)
                 or (self._word == "turn" and _TURN_ENDS.search(text))
+                or (self._word == "sample" and (sample := _SAMPLE.match(text)) and sample["ends"])
             ):
                 self._began = 0
             return True
@@ -123,6 +129,9 @@ class HereDocument:
             return True
         if "<|" in text and _TURN.match(text):
             self._open(0 if _TURN_ENDS.search(text) else line, "turn")
+            return True
+        if "[" in text[:_SAMPLE_CHARS] and (sample := _SAMPLE.match(text)) and sample["opens"]:
+            self._open(line, "sample")
             return True
         if triple := _TRIPLE.match(text) if any(mark in text for mark in _TRIPLES) else None:
             self._open(line, triple["mark"])
@@ -176,11 +185,19 @@ def _is_of_run(text: str, *, is_first: bool = False) -> bool:
     return own or labels.bare(0, text).rank is not None
 
 
+def _ends_sample(text: str) -> bool:
+    """Whether the line is the job's own output. A traceback without frames may be the model's."""
+    if text.startswith("Traceback ("):
+        return False
+    return text.lstrip().startswith('File "') or _is_of_run(text)
+
+
 _OVER: dict[str, Callable[[str], bool]] = {
     "help": lambda text: _HELP_LINE.match(text) is None,
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
     "example": lambda text: _is_of_run(text),
+    "sample": lambda text: _ends_sample(labels.bare(0, text).text),
     "commit": lambda text: _COMMIT_LINE.match(text) is None,
     "turn": lambda text: _CLOSING_QUOTE.fullmatch(text.strip()) is not None,
 }
