@@ -69,7 +69,8 @@ class CauseCandidates:
         """Entry of a numbered list that holds the best candidate."""
         self._progress = progress.LogProgress()
         self._chars = self._late_steps = 0
-        self._exited = exited  # a bad exit was reported after the best candidate
+        self._exited = exited
+        """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script, self._after_exit = progress.ScriptLines(), progress.AfterExit()
 
@@ -111,22 +112,14 @@ class CauseCandidates:
         failed = finding.role not in (LineRole.OBSERVATION, LineRole.END)
         if self.best is not None and self._progress.resumed(self.held[self.best].kind, failed=failed):
             self.next_run(finding.line)
-        best, begun = self.candidate, self._progress.units.begun > 0
-        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
-        lacks = self._exited and unexplained_end.lacks(
-            finding
-        )  # perhaps what the failed command should have made
+        best = self.candidate
+        later = self.in_doubt and unexplained_end.is_later(finding, best, self._progress, exited=self._exited)
         if self.best is not None and self.is_open:
             if unexplained_end.is_own_statement(finding):
                 self._survived(listed=True)
             elif unexplained_end.lacks(finding):  # perhaps what the command did not write
                 finding = replace(finding, role=LineRole.OBSERVATION)
-        elif (
-            finding.role is LineRole.ROOT
-            and self.in_doubt
-            and not lacks
-            and (self._progress.steps >= _STEPS or of_next)
-        ):
+        elif later:
             self._survived()
         self._progress.failed(finding)
         if finding.role is LineRole.EXIT or "follows" in finding.detail:

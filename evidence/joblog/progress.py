@@ -304,19 +304,7 @@ _MORE_COMMANDS, _MORE_LINES = 2, 12
 """So many commands and lines are more than a script's clean-up."""
 
 
-made_up_for = units.made_up_for
-_SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
-)
-
-
-def succeeded(text: str, error: str = "") -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well after `error`, or Spark the work in which it happened."""
-    return (_SUCCEEDED.search(text) is not None and not units.ends_main(error)) or units.ran_again(
-        error, text
-    )
-
-
+made_up_for, succeeded = units.made_up_for, units.succeeded
 _SUCCESS = re.compile(
     r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|job|script|stages?|tasks?|workers?)\b|n't))"
     r".*(?:\b(?:complet|finish|end|exit|terminat|conclud|train|stopp?)\w{0,3} (?:\w{1,20} ){0,2}?success(?:fully)?\b|\bsuccessfully (?:complet|finish|end|exit|terminat|conclud|train)\w{1,3}\b|\bsucceeded\b|\ball (?:\w{1,20} )?tests passed\b|\bnormal(?:ly)? terminat\w{1,4}\b|\bterminated normally\b)",

@@ -220,6 +220,8 @@ class Units:
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
+        self._is_new = False
+        """Whether the last line began a unit."""
         self.resolved = False
         """Whether a result followed an error that the program reported to have caught."""
         self.restarted = False
@@ -254,6 +256,10 @@ class Units:
             if len(names) < _MAX_NAMES:
                 names.add(unit[1])
             self.begun += is_well
+            self._is_new = is_well
+        elif text.strip():
+            self.begun -= self._is_new and not is_well  # it failed at once
+            self._is_new = False
         if self.begun >= _MORE_UNITS or self._prompts == 0:
             return True
         result = is_result(text)
@@ -295,6 +301,16 @@ _FRAME = re.compile(r" {1,8}File \"")
 def _named(text: str) -> str | None:
     found = _NAME.match(text)
     return found[0] if found else None
+
+
+_SUCCEEDED = re.compile(
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+)
+
+
+def succeeded(text: str, error: str = "") -> bool:
+    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well after `error`, or Spark the work in which it happened."""
+    return (_SUCCEEDED.search(text) is not None and not ends_main(error)) or ran_again(error, text)
 
 
 _COMPLETE = re.compile(

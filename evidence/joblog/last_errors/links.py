@@ -27,6 +27,7 @@ _CR, _NODE = "line ends", "a node"
 _FOREIGN_ENDS = re.compile(r"\$'[^'\n]{0,300}\\r'|\benv: ['‘][^'’\n]{1,200}\\r['’]")
 _RETURN = re.compile(r"\\r(?!\\n)")
 """How shells and Python print the carriage return at the end of a script's line: the script has the line ends of another system."""
+_JOINS = frozenset({"rendezvous_failed", "rendezvous_timeout"})
 _LACKS_RANKS = re.compile(
     r"\b\d{1,6}/\d{1,6} clients joined\b|\bclient socket has timed out\b|\bRendezvousTimeoutError\b"
 )
@@ -215,6 +216,8 @@ class Complaints:
 
     def take(self, found: JobFinding) -> JobFinding | None:
         """The complaint that explains `found`, once; else `found` is remembered itself."""
+        if found.role is not LineRole.ROOT and found.kind not in _JOINS:
+            return None
         reason = self._explaining(found)
         if reason is None or reason.line in self._closed:
             self.add(found)
@@ -268,7 +271,7 @@ class Complaints:
                 names |= _brought(message, self._recent)  # missing because of `earlier`, too
                 return earlier
             if earlier.line >= near and what & names:
-                return earlier
+                return self._explaining(earlier) or earlier  # it may itself be a consequence
         return None
 
 

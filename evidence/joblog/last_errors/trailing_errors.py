@@ -38,7 +38,6 @@ _COMMAND_LINES = 3
 """A missing command ended a script only if at most so many lines follow."""
 _TRAILING_KINDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
 _LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
-_JOINS = frozenset({"rendezvous_failed", "rendezvous_timeout"})
 _LACKS = frozenset({"command_not_found", "import_error"})
 """Consequences of a module that could not be loaded."""
 _PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
@@ -291,8 +290,7 @@ class TrailingErrors:
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
-        takes = found.role is LineRole.ROOT or found.kind in _JOINS
-        reason = self._complaints.take(found) if takes else None
+        reason = self._complaints.take(found)
         if reason is not None and self._last is not None and self._last.line == reason.line:
             self._last = None
         if reason is not None and self._weak is not None and self._weak.line == reason.line:
