@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
-from probing_cluster.evidence import blocks, sifted
+from probing_cluster.evidence import blocks, quoted_lines, sifted
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.joblog.grammar import JobFinding
 from probing_cluster.evidence.kernel import reader as kernel
@@ -111,19 +111,24 @@ def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
 
 
 def _margin(batch: list[bytes]) -> bytes:
-    """The blanks that every line begins with. A log pasted into a text is indented as a whole; these blanks do not mark continuations."""
+    """The blanks, or a mail's mark of a quotation, that every line begins with. They do not mark continuations of messages."""
     first = next((line for line in batch if line.strip()), b"")
-    margin = first[: len(first) - len(first.lstrip(b" \t"))]
+    margin = first[: len(first) - len(first.lstrip(b" \t"))] or (b"> " if first.startswith(b"> ") else b"")
     n_others = sum(bool(line.strip()) for line in batch[:_LOOK_AT_LINES]) - 1 if margin else 0
     return margin if n_others > 0 and all(line.startswith(margin) for line in batch if line.strip()) else b""
 
 
-def _is_quotation(lines: list[bytes], margin: bytes) -> bool:
-    """Whether a fence, which `lines` stand below, quotes; one that does not close is a mark of something else."""
-    fence = margin + _FENCE.encode()
+def _is_quotation(batch: list[bytes], at: int, margin: bytes) -> bool:
+    """Whether a fence, the line `at`, quotes; one that does not close is a mark of something else."""
+    fence, lines = margin + _FENCE.encode(), batch[at + 1 :]
+    above = [
+        line[:_LOOK_AT_BYTES].decode("utf-8", "replace")
+        for line in batch[max(at - quoted_lines.SENTENCE_LINES, 0) : at]
+    ]
     block = list(itertools.takewhile(lambda line: not line.startswith(fence), lines[:_LOOK_AT_LINES]))
     n_kernel = sum(_KERNEL_LINE.search(line[:_LOOK_AT_BYTES]) is not None for line in block)
-    return len(block) < min(len(lines), _LOOK_AT_LINES) and n_kernel < _LEAST_PASTED
+    is_closed = len(block) < min(len(lines), _LOOK_AT_LINES)
+    return is_closed and (n_kernel < _LEAST_PASTED or quoted_lines.foretells(above))
 
 
 def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
@@ -131,14 +136,15 @@ def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[st
     start, margin, is_open, quoted, copied = 1, None, False, False, False
     for batch in batches:
         margin = _margin(batch) if margin is None else margin
-        done = start
-        for index in sieve.hits(batch):
+        done, hits = start, sieve.hits(batch)
+        shown = quoted_lines.shown(batch) if hits else ()
+        for index in hits:
             line, text = start + index, batch[index].removeprefix(margin).decode("utf-8", "replace")
             if text.startswith(_FENCE):
                 copied, is_open = copied or line == 1, not is_open or text.strip() != _FENCE
-                quoted = is_open and not copied and _is_quotation(batch[index + 1 :], margin)
-            found = None if quoted else reader.read_line(text)
-            if found is None:
+                quoted = is_open and not copied and _is_quotation(batch, index, margin)
+            found = None if quoted or index in shown else reader.read_line(text)
+            if found is None or (not found[0].stamped and quoted_lines.of_patterns(batch, index)):
                 continue
             if all_lines:
                 yield from _none(done, line)

@@ -120,7 +120,7 @@ _KERNEL = _pattern(
     r"\s*(?:kern\.(?:emerg|alert|crit|err|warn|warning|notice|info|debug)\s+)?(?:(?:(?P<host>-?[A-Za-z0-9_][\w.-]{0,253})|<[A-Za-z][\w\ -]{0,40}>|\*{2,12})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?"
 )
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:|[\w.]{1,200}(?:Error|Exception|Interrupt|Warning):)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:|[\w.]{1,200}(?:Error|Exception|Interrupt|Warning):)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>(?!\d+\t)[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _HEADER = re.compile(
     r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"
@@ -133,9 +133,9 @@ _FILE = _pattern(
     r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?"
     rf"|(?:[\w./+@-]{{0,200}}/)?(?:messages|syslog|kern\.log|dmesg)[\w.-]{{0,60}}(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
     rf"|[\w./+@-]{{1,200}}\.(?:log|txt)(?:\.\d{{1,3}})?(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
-    rf"|\s{{0,8}}(?:\d{{1,9}}(?:[:-]|\s{{1,4}})|[-*•]\ {{1,3}}){_OPENS}"
+    rf"|\s{{0,8}}(?:\d{{1,9}}(?:[:-]|\s{{1,4}})|[-*•]\ {{1,3}}|(?P<bold>\*\*)){_OPENS}"
 )
-"""Prefixes of `grep` (-r, -n, -C) and `cat -n`: the file and the line number; and a list's bullets."""
+"""Prefixes of `grep` (-r, -n, -C) and `cat -n`: the file and the line number; a list's bullets; Markdown's bold type."""
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?$")
 _FIELD = _pattern(r"MESSAGE=")
 _RELAY = _pattern(
@@ -276,7 +276,10 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
     for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
         found = pattern.match(text)
         if found and (not line.contained or _OPENING.match(text, found.end())):
-            return replace(line, message=text[found.end() :])
+            bold = "**" if "bold" in found.groupdict() and found["bold"] else ""
+            return replace(
+                line, message=text[found.end() :].rstrip().removesuffix(bold) if bold else text[found.end() :]
+            )
     return None
 
 

@@ -58,6 +58,8 @@ _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
 
 Frame = tuple[str, str]
+WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
+"""A warning directly below frames: NumPy shows its import so, and nothing was raised."""
 
 
 @dataclass(slots=True)

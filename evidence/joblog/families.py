@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core.sanitize import literals
+from probing_cluster.evidence import listings
 from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.last_errors import refuted, trailing_errors
@@ -102,6 +103,7 @@ TRIGGERS = (
     *refuted.TRIGGERS,
     *step_output.TRIGGERS,
     *shown_text.TRIGGERS,
+    *listings.TRIGGERS,
 )
 """A line without any of these is not read, unless the reader follows a message over several lines."""
 

@@ -17,6 +17,11 @@ NETWORK = ("hardware", "system_software")
 USER = ("user_program",)
 SOFTWARE = ("system_software",)
 HARDWARE = ("hardware",)
+DEBUG = re.compile(
+    r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?<!GTL )(?:DEBUG|TRACE)(?=[\]\s:|,])"
+    r"|(?:srun|slurmd|slurmstepd|sbatch|salloc)(?:-\S{1,253})?: debug\d?: "
+)
+"""A debug level: no error that ends a program."""
 
 
 class LineRole(IntEnum):

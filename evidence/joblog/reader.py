@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.evidence import prefixes
+from probing_cluster.evidence import listings, prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     chain,
@@ -32,13 +32,6 @@ MAX_HELD = 4096
 _MAX_JOIN_LINES, _MAX_TRACEBACKS, _TRACEBACK_LINES, _UNRAISED_LINES, _SAME_END_LINES = 6, 256, 400, 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """Colour codes of a terminal without their escape character."""
-_DEBUG = re.compile(
-    r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?<!GTL )(?:DEBUG|TRACE)(?=[\]\s:|,])"
-    r"|(?:srun|slurmd|slurmstepd|sbatch|salloc)(?:-\S{1,253})?: debug\d?: "
-)
-"""A debug level: no error that ends a program."""
-_WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
-"""A warning directly below frames: NumPy shows its import so, and nothing was raised."""
 _USER_CODE = ": in user code:"
 
 
@@ -69,6 +62,7 @@ class JobLogReader:
         self._copied = shown_text.Copied()
         self._builds, self._older = step_output.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
+        self._listing = listings.Listing(self._candidates.recent)
         self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()
         self._refuted = refuted.Refutations(self._candidates.recent, self._tail)
         self._many = -_SAME_END_LINES
@@ -91,7 +85,9 @@ class JobLogReader:
                     self._context.head_line = 0
                 if not sentence and self._is_quotation(family, record):
                     return None
-                return replace(found, role=LineRole.OBSERVATION) if _DEBUG.match(record.text) else found
+                return (
+                    replace(found, role=LineRole.OBSERVATION) if grammar.DEBUG.match(record.text) else found
+                )
         return None
 
     def _has_lost_its_traceback(self, record: Record) -> bool:
@@ -182,7 +178,7 @@ class JobLogReader:
                 self._chain.inside(record)
                 self._cut_off = record.line, replace(record, line=current.line, text=f"{grammar.TRACEBACK}:")
             return None
-        if _WARNED_OF.match(record.text):
+        if chain.WARNED_OF.match(record.text):
             del self._tracebacks[rank]
             return None
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
@@ -275,7 +271,7 @@ class JobLogReader:
             or self._context.expects(line)
             or self._step_output.inside(line)
             or (self._lsf.is_open or self._site.is_open)
-            or (self._heredoc.inside(line) or self._older.inside(line))
+            or (self._heredoc.inside(line) or self._older.inside(line) or self._listing.inside(line))
             or self._candidates.in_doubt
             or (self._trailing.following(line) or self._refuted.following(line))
         )
@@ -287,7 +283,12 @@ class JobLogReader:
         """
         text = unfold.typed_over(prefixes.plain(text))
         text = self._labels.plain(_COLOURS.sub("", text).rstrip())
-        text = self._copied.plain(line, text)
+        for number, given in self._listing.read(line, self._copied.plain(line, text)):
+            self._read_line(number, given)
+        if self._candidates.settled or len(self._candidates.held) >= MAX_HELD:
+            yield from self._settle()
+
+    def _read_line(self, line: int, text: str) -> None:
         if (of_lsf := self._lsf.read(line, text)) is not None:
             if self._lsf.job_from:
                 self._trailing.take_last()
@@ -302,8 +303,6 @@ class JobLogReader:
         for part in parts:
             for piece in unfold.lines(part) if part else ():
                 self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
-        if self._candidates.settled or len(self._candidates.held) >= MAX_HELD:
-            yield from self._settle()
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         if text.strip() and line != self._last_line:
@@ -375,6 +374,8 @@ class JobLogReader:
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
+        for number, given in self._listing.rest():
+            self._read_line(number, given)
         self._give_up()
         if not self._tail.is_of_page(self._trailing.line):
             self._take_last()

@@ -1,6 +1,6 @@
 """Text that is only shown, whose errors are not the job's.
 
-Here-documents of a printed script, texts of several lines in printed Python source, fenced blocks of Markdown, pages of Python's
+Here-documents of a printed script, fenced blocks of Markdown, pages of Python's
 help, another job's log below the traced command that prints it, questions to a model below their heading, turns of a chat between
 their marks, messages of commits; help of options, tables of codes and counts, search patterns, pages of HTML.
 """
@@ -16,7 +16,7 @@ from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import labels, mention, progress
 
 TRIGGERS = (
-    "<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "[prompt]", "[question]", "[instruction]", "==> ",
+    "<<", "```", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "[prompt]", "[question]", "[instruction]", "==> ",
     " see:", " get:", " hit:", " receive:", " encounter:", " into:", " like:", " this:", " as:", " these:",
     *(f"{age} {what}" for age in ("ast", "revious", "arlier", "old") for what in ("job", "run", "attempt", "log", "output")),
 )  # fmt: skip
@@ -26,15 +26,12 @@ _OPENS = re.compile(
 _COMMAND = re.compile(
     r"\s{0,40}(?:\w{1,40}=\$\(|[|&;({]\s?)?(?:sudo |command |exec )?(?:cat|tee|python[\d.]{0,4}|perl|bash|sh|ed|ex|dd|ssh|read|while|sbatch|sqlite3|mysql|psql|gnuplot|octave|R|printf|:)\b"
 )
-_TRIPLES = ('"""', "'''")
 _MAX_LINES, _SAMPLE_LINES, _SAMPLE_CHARS = 120, 60, 100
 _HELP = re.compile(
     r"Help on (?:class|function|method|module|package|built-in function|_?\w{1,40} object)\b.{0,200}:$|Help on class \S"
 )
 _HELP_LINE = re.compile(r"\s|$|(?:class|def) |[A-Z ]{3,40}$|[\w.]{1,80}\(.{0,200}\)")
 """Lines of such a page: headings, signatures and indented text."""
-_TRIPLE = re.compile(r"[A-Za-z_][\w.]{0,60}\s?=\s?[rbfuRBFU]{0,2}(?P<mark>\"{3}|'{3})\\?[^\"']{0,200}$")
-"""A text of several lines in Python source that the job prints. Tracebacks quote such a line, too, and indent it."""
 _FENCE = re.compile(
     r"\s{0,12}```(?:\s?\{\s?\.?(?P<braced>[A-Za-z][\w+-]{0,20})?[^}\n]{0,80}\}|(?P<language>[A-Za-z][\w+-]{0,20}))?\s*$"
 )
@@ -101,7 +98,6 @@ class HereDocument:
         if self.inside(line):
             if (
                 text.strip() == self._word
-                or (self._word in _TRIPLES and self._word in text)
                 or (self._word == "turn" and _TURN_ENDS.search(text))
                 or (self._word == "sample" and (sample := _SAMPLE.match(text)) and sample["ends"])
             ):
@@ -132,9 +128,6 @@ class HereDocument:
         if "[" in text[:_SAMPLE_CHARS] and (sample := _SAMPLE.match(text)) and sample["opens"]:
             self._open(line, "sample", _SAMPLE_LINES)
             return True
-        if triple := _TRIPLE.match(text) if any(mark in text for mark in _TRIPLES) else None:
-            self._open(line, triple["mark"])
-            return False
         if "+ " in text and _OTHERS_LOG.match(text):
             self._open(line, "log")
             return False
@@ -215,7 +208,7 @@ _CODE_ROW = re.compile(r"\s{1,8}(?P<code>\d{1,3})\s{2,12}\S")
 _LEAST_ROWS = 2
 _ESCAPE = r"\\(?:[().\[\]{}+*?|^$]|[dsw](?![A-Za-z]))"
 _PATTERN = re.compile(
-    rf"{_ESCAPE}.{{0,400}}(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).{{0,400}}{_ESCAPE}|\S\|[^|]*\.\*|\.\* .{{0,400}}\|"
+    rf"{_ESCAPE}.{{0,400}}(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).{{0,400}}{_ESCAPE}|\S\|[^|]*\.\*|\.\* .{{0,400}}\||[A-Za-z]: \.\*$"
 )
 """A regular expression: the line shows a search pattern."""
 _SOURCE_ARROW = re.compile(r"\s{0,6}-{1,6}> ?\d{1,6}\s")

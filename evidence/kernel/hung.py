@@ -70,7 +70,7 @@ _RCU = re.compile(
 _WORKQUEUE = re.compile(r"BUG: workqueue lockup")
 _PANIC = re.compile(r"[Kk]ernel [Pp]anic - (?:not )?syncing: (?P<why>.*)")
 _OOPS = re.compile(
-    r"BUG: unable to handle|Oops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map|cache) in process|BUG: scheduling while atomic: |BUG: spinlock (?:bad magic|lockup suspected|recursion)|BUG: stack guard page was hit|PANIC: double fault|VERIFY\d?[SUPB]?\(.{1,600}\) failed(?: \(|\s*$)|PANIC at \S{1,200}\.c:\d|Unable to handle kernel (?:NULL pointer|paging request)|(?:invalid opcode|divide error|stack segment|double fault|bounds|int3|invalid TSS|segment not present|alignment check|control protection|overflow|simd exception|page fault): 0000 \[#\d"
+    r"BUG: unable to handle|Oops: |general protection fault[,:]|kernel BUG at |BUG: kernel NULL pointer|Internal error: .{1,80} \[#\d|BUG: Bad page (?:state|map|cache) in process|BUG: scheduling while atomic: |BUG: spinlock (?:bad magic|lockup suspected|recursion)|BUG: stack guard page was hit|PANIC: double fault|VERIFY\d?[SUPB]?\(.{1,600}\) failed(?: \(|\s*$)|PANIC at \S{1,200}\.c:\d|Unable to handle kernel (?:NULL pointer|paging request)|(?:invalid[ _]op(?:code)?|divide[ _]error|general[ _]protection|(?:coprocessor[ _])?segment[ _](?:overrun|not[ _]present)|stack[ _]segment|double[ _]fault|bounds|int3|invalid[ _]TSS|alignment[ _]check|control[ _]protection|overflow|simd[ _]exception|page[ _]fault): [0-9a-f]{4} \[#\d"
 )
 _FILES = re.compile(r"VFS: file-max limit (?P<limit>\d{1,18}) reached")
 _PIDS = re.compile(r"cgroup: fork rejected by pids controller in (?P<cgroup>\S+)")

@@ -232,6 +232,9 @@ FOUND = [
     # arm64, x86 before 6.9, RCU's other flavours
     ("panic/oops", None, None, "Internal error: synchronous external abort: 96000410 [#1] SMP"),
     ("panic/oops", None, None, "divide error: 0000 [#1] SMP NOPTI"),
+    ("panic/oops", None, None, "divide_error: 0000 [#1] PREEMPT SMP"),
+    ("panic/oops", None, None, "general_protection: 0010 [#2] SMP"),
+    ("panic/oops", None, None, "int3: 0000 [#1]"),
     ("none", None, None, "traps: python[99] trap divide error ip:7f sp:7f error:0 in libtorch.so[7f+1a]"),
     ("hung_task/rcu_stall", None, None, "INFO: rcu_tasks detected stalls on tasks:"),
     # drives and their file systems

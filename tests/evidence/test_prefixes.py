@@ -74,6 +74,7 @@ STACKS = [
     "logs/n1/messages:33:Jan 21 11:18:36 n1 kernel: ",
     "n1.log-7-2024-05-01T10:00:00+02:00 n1 kernel: ",
     "12:[   12.345678] ",
+    "**Jan 21 11:18:36 n1 kernel: ",
     "1204-Jan 21 11:18:36 n1 kernel: ",
     "   33  Jan 21 11:18:36 n1 kernel: ",
     "     9\t6,1234,5678901,-;",
@@ -298,3 +299,17 @@ def test_a_kernel_line_that_a_container_passes_on_keeps_its_form() -> None:
     assert prefixes.parse(record).message == xid
     own = "/var/spool/slurmd/job8/slurm_script: line 11: foo: command not found"
     assert prefixes.parse(f'{{"log":"{own}\\n","stream":"stdout"}}').message == own
+
+
+def test_a_number_in_the_first_column_of_a_table_is_no_host() -> None:
+    """A dump of a database has its rows so; pdsh's hosts have names."""
+    assert prefixes.parse("n7\tNVRM: Xid").message == "NVRM: Xid"
+    assert prefixes.parse("7\tNVRM: Xid").message == "7\tNVRM: Xid"
+
+
+def test_bold_type_comes_off_at_both_ends() -> None:
+    """Only around a whole line of a log, of which a program's own stays the program's."""
+    assert prefixes.parse("**[   12.345678] NVRM: Xid** ").message == "NVRM: Xid"
+    assert prefixes.parse("**NVRM: Xid**").message == "**NVRM: Xid**"
+    line = prefixes.parse("Jan 21 11:18:36 n1 eve: **[   12.345678] NVRM: Xid**")
+    assert (line.tag, line.message) == ("eve", "**[   12.345678] NVRM: Xid**")
