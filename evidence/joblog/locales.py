@@ -9,7 +9,7 @@ import re
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.sanitize import literals
-from probing_cluster.evidence.joblog import catalogues
+from probing_cluster.evidence import message_catalogues
 
 _ERRORS = {
     "No space left on device": (
@@ -105,7 +105,7 @@ _ERRORS = {
     ),
 }  # fmt: skip
 """Texts of `strerror`."""
-_ERRORS |= catalogues.ERRORS
+_ERRORS |= message_catalogues.ERRORS
 _SIGNALS = {
     "Killed": (
         "Matat", "Zabit (SIGKILL)", "Dræbt", "Getötet", "Terminado (killed)", "Tapettu", "Processus arrêté",
@@ -221,7 +221,7 @@ _ENGLISH = {
     word: english for table in (_ERRORS, _SIGNALS) for english, words in table.items() for word in words
 }
 _OF_R = (*_R_CALLS, *_R_BEHIND, *_R_ERRORS, *_R_HALTED)
-_OF_SHELL = [word for words in catalogues.SHELL.values() for word in words]
+_OF_SHELL = [word for words in message_catalogues.SHELL.values() for word in words]
 _NAMED = "%s"
 TRIGGERS = (
     *(*_ENGLISH, *_NOT_FOUND, *_OF_R),
@@ -279,7 +279,7 @@ def _form(word: str) -> str:
 
 _SHELL = [
     (re.compile(rf"(?:{'|'.join(map(_form, words))})(?:\.?$|(?=[:：] ))"), english)
-    for english, words in catalogues.SHELL.items()
+    for english, words in message_catalogues.SHELL.items()
 ]
 _R_CALL = re.compile(
     rf"^\s{{0,2}}(?:(?:{_either(_R_CALLS)})(?P<call>[\w.:$`'\"(\[{{].{{0,300}}?)|(?P<before>\S.{{0,300}}?)\s?(?:{_either(_R_BEHIND)}))\s?[:：]\s?"

@@ -193,7 +193,7 @@ class LogProgress:
 
     def __init__(self, before: Iterable[str] = (), error: str = "") -> None:
         before = tuple(before)
-        self.units, self._streams = units.Units(before, error), units.Streams(before, error)
+        self.units, self._programs = units.Units(before, error), units.NamedPrograms(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
         self._growing = GrowingLines()
@@ -255,7 +255,7 @@ class LogProgress:
         if _WENT_WRONG.search(text):
             self._unit_failed()
         self._headed = self._headed and not text.strip()
-        if self._streams.is_other(text):
+        if self._programs.is_other(text):
             return False
         if _TRAINED.search(text) or self.units.went_on(text):
             self.live += _LOOP_ENDED
@@ -266,7 +266,7 @@ class LogProgress:
             goes_on = goes_on or self._begun.grows_on(text)
             self.steps += goes_on
             return goes_on
-        self._streams.works_on(text)
+        self._programs.works_on(text)
         words, now = progress
         last = self._tracks.get(words)
         if len(self._tracks) < _MAX_TRACKS or last is not None:

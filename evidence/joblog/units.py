@@ -267,7 +267,7 @@ class Units:
         return self.resolved or (result and self.begun > 0)
 
 
-class Streams:
+class NamedPrograms:
     """Whether a line is of another program than the error, where a launcher or a script put a name in front of every line.
 
     A logger's name stands in front of its own lines only. So the name counts once a traceback's frames had one.
