@@ -273,7 +273,7 @@ class CauseCandidates:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
             return
         apart = None not in (best.rank, record.rank) and best.rank != record.rank
-        if apart and self._chars <= _BUFFERED_CHARS:
+        if apart and self._chars <= _BUFFERED_CHARS and not best.detail.get("handled"):
             return
         if self._entry is not None and progress.follows(record.text, self._entry):
             self._survived(listed=True)
@@ -296,7 +296,7 @@ class CauseCandidates:
             return
         if self._progress.after_line(record.text, live=overwritten or record.dated):
             self._late_steps += self._chars > _BUFFERED_CHARS
-        handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
+        handled = best.detail.get("handled") and self._progress.steps >= (_STEPS if apart else _HANDLED_STEPS)
         if handled or self._late_steps >= _STEPS:
             self._survived()
         elif self._progress.live >= _STEPS:

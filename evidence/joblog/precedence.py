@@ -101,7 +101,7 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
         # srun cancels a step whose task failed; a whole job is ended by a person or its limit.
         return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "*** JOB" in new.message)
     own = new.role is LineRole.ROOT and new.kind == "program_error" and not new.detail.get("handled")
-    return own and not LACKING.search(new.message)
+    return own and not LACKING.search(new.message) and not progress.is_of_script(new.message)
 
 
 def _is_of_next_command(new: JobFinding, best: JobFinding) -> bool:

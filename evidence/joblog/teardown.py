@@ -10,7 +10,7 @@ from itertools import dropwhile
 
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import levels
+from probing_cluster.evidence.joblog.last_errors import levels, lines_behind
 
 _MAX_CHARS = 600
 LOSSES = frozenset(
@@ -27,6 +27,10 @@ _ENDED = re.compile(
     re.IGNORECASE,
 )
 """The program's own report that its work is over, as far as the word of the end."""
+_KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)")
+"""The script ends its own helpers, as its shell traces: they lose each other."""
+_BAR = re.compile(r"\[#{0,80} {0,80}\] \| {0,3}(?P<pc>\d{1,3})% Completed \|")
+"""Dask's bar, which has no counters."""
 _PER_CENT = r"\d{1,2}(?:\.\d{1,4})?\s?%"
 _OF_PART = re.compile(
     rf"\b(?:be|half|part(?:ial|ly)\w{{0,2}}|nearly|almost|first|second|third|next|each|every|another)\b|\bjob ?[#:]? ?\d{{1,3}}\b(?! ?%)|\b(?:run|program|simulation|work) ?[#:]? ?\d{{1,4}}\b(?! ?%)|\b{_PER_CENT} ?\w{{1,9}}$",
@@ -66,8 +70,11 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
 def _report(line: str) -> str:
     """What the line reports of the work; empty for nothing. Each of many losses asks for the same lines above it."""
     text = labels.bare(0, line).text
-    if _is_over(text):
+    bar = _BAR.match(text)
+    if _is_over(text) or _KILLS.match(line) or (bar and bar["pc"] == "100"):
         return _OVER
+    if bar or lines_behind.traces_work(line):
+        return _GOES_ON
     if progress.is_progress(text):
         return _COMPLETE if _is_complete(text) else _GOES_ON
     return ""

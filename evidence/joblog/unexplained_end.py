@@ -90,7 +90,7 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
 
     A received signal alone may be the normal way to stop a server. It counts only if a process then ended badly.
     """
-    if best is not None and best.kind not in KINDS:
+    if best is not None and (best.kind not in KINDS or best.detail.get("after_work")):
         return None
     if best is not None and not (best.kind == "python_consequence" and _is_interrupted(held, last_line)):
         # The launcher reports the end below the program's own message; broken connections come before or after it.

@@ -57,7 +57,7 @@ _MORE_UNITS = 3
 _RESULT = re.compile(
     r"(?!.*\b(?:not|never|could|cannot|emergency|crash\w{0,3}|interrupt\w{0,3}|before|traceback|core|none|nan|nothing|partial\w{0,2}|fail\w{0,4}|(?<!\d )errors?|exceptions?|load\w{0,3}|reading|open\w{0,3}|connect\w{0,3}|initiali\w{2,6}|start\w{0,3}|import\w{0,3}|compil\w{1,3}|build\w{0,3}|set ?up|clean\w{0,3}|remov\w{1,3}|copy\w{0,3}|copied|logs?|shut\w{0,6}|stopp?\w{0,3})\b)(?:"
     r".{0,60}\b[1-9]\d{0,8} (?:\w{1,20} )?(?:ok|succeeded|passed|valid)\b|.{0,100}\b[Ii]teration completed: \S|\W{0,4}(?:\w{1,20} ){1,4}(?:saved|written|stored|exported|uploaded) (?:to|in|as) \S*[./]\S"
-    r"|.{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}"
+    r"|.{0,200}\b[Bb]est\b[^:=\n]{0,40}[:=] ?\S|.{0,120}\b(?:[1-9]\d{0,9}) of \d{1,10} [a-z]{3,20}|.{0,60}\b[Aa]ll [1-9]\d{0,9} (?!(?:ranks|workers|nodes|processes|threads|gpus|actors|tasks|jobs)\b)[a-z]{3,20} (?:(?:were|are|have been) )?(?:written|uploaded|downloaded|fetched|processed|converted|saved|exported|rendered|evaluated|scored|finished|completed|done)\b|\[#{1,80}\] \| {0,3}100% Completed \|"
     r"|.{0,60}\b(?:(?:finished|completed|converged|succeeded|passed|done) (?:with|in|after|over) [\w-]{0,20} ?\S|synced\b|done$|ok$|PASS$)|.{0,120}\bexit(?: code| status)? 0$"
     r"|\W{0,4}(?:\[[^\]\n]{1,40}\] {1,3})?(?:\w{1,20}: )?(?:[Ss]aved|[Ss]aving|[Ww]rote|[Ww]ritten|[Ss]tored|[Ee]xported|[Uu]ploaded) (?:\S{1,60} ){0,6}\S*[./\d]\S"
     r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
@@ -73,7 +73,7 @@ _NUMBER = "0123456789-_"
 _NEAR_LINES = 2
 _GOES_ON = re.compile(
     r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!not )going on(?=$|[ .,;:!)])(?: without)?|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
-    r"|\bmemory budget\. {1,2}Restarting|\bHTTP/\d(?:\.\d)?\" 4\d\d\b",
+    r"|(?:->|--|[;,]) (?:will )?re-?(?:start|spawn|open|launch|connect|load)\w{0,4} [^()\n]{1,80}\((?:\w{1,10} )?\d{1,3}/\d{1,4}\)|\bmemory budget\. {1,2}Restarting|\bHTTP/\d(?:\.\d)?\" 4\d\d\b",
     re.IGNORECASE,
 )
 """What the program does without or tries again; a server that blames the client for the failed request."""

@@ -266,6 +266,40 @@ def test_a_communicator_that_is_complete_did_not_need_what_was_not_supported() -
     assert is_cause(UNSUPPORTED, f"n2:33:34 {complete}")
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_cause"),
+    [
+        (["40 grapes pressed", "rm: cannot remove '/nfs/k/.nfs01': Device or resource busy", "cleaning up was incomplete (ignored)"], False),
+        (["40 grapes pressed", "umount: /mnt/k: target is busy.", "left mounted, ignoring"], False),
+        (["+ rm -r /dev/shm/k", "rm: cannot remove '/dev/shm/k': Operation not permitted", "+ exit 0"], False),
+        (["+ ./press", "[Must] ** Error when pressing grape 7: too dry", "+ exit 0"], True),
+        (["40 grapes pressed", "rm: cannot remove '/k': Permission denied", "exit 1"], True),
+        (["[E 2031-07-02 08:00:00.123 ServerApp] Uncaught exception in press", "[I 2031-07-02 09:00:00.123 ServerApp] Saving file at /k.ipynb", "[C 2031-07-02 10:00:00.123 ServerApp] received shutdown request via API, stopping", "[I 2031-07-02 10:00:00.223 ServerApp] Kernel shutdown: 7a"], False),
+        (["[E 08:00:00.123 NotebookApp] Uncaught exception in press", "[C 10:00:00.123 NotebookApp] received signal 15, stopping"], False),
+        (["[E 08:00:00.123 NotebookApp] Uncaught exception in press"], True),
+    ],
+)  # fmt: skip
+def test_what_a_script_or_a_notebook_ended_in_spite_of_is_no_cause(
+    lines: list[str], *, is_cause: bool
+) -> None:
+    """A script ignores what it could not clean up; a notebook's server works until its user ends it."""
+    assert any(f.first_cause for f in reader.read(lines)) == is_cause
+
+
+def test_a_file_command_behind_an_exception_is_no_cause_in_its_place() -> None:
+    raised = [
+        "Traceback (most recent call last):",
+        '  File "press.py", line 3, in <module>',
+        "KeyError: 'must'",
+    ]
+    lines = [
+        *raised,
+        "rm: cannot remove '/nfs/k/.nfs01': Device or resource busy",
+        "cleaning up failed (ignored)",
+    ]
+    assert [f.line for f in reader.read(lines) if f.first_cause] == [3]
+
+
 def test_a_part_that_has_again_what_it_lacked_is_no_cause() -> None:
     """Its own report counts, not that of another part, and not if it fails afterwards."""
     back = "[2031-05-06 07:08:10,123] INFO [Reader id=r1] Discovered coordinator n1:9092"

@@ -175,6 +175,25 @@ def test_progress_of_another_rank_does_not_count_at_once() -> None:
     assert first(lines) == "cuda_oom"
 
 
+@pytest.mark.parametrize(
+    ("error", "survived"),
+    [
+        ("RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed. -> restarting loader from batch 9 (restart 1/5)", True),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer; reconnecting to the data server (2/8)", True),
+        ("OSError: [Errno 122] Disk quota exceeded: 'k.pt' -> trying again without k.pt", True),
+        ("RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed. ", False),
+    ],
+)  # fmt: skip
+def test_progress_of_another_rank_counts_once_the_error_says_what_is_restarted(
+    error: str, *, survived: bool
+) -> None:
+    """Its own line says so; two further steps of others may have been held back."""
+    before, after = ([f"0: [step {n}] loss 3.{n}" for n in range(*of)] for of in ((10, 20), (20, 26)))
+    for steps, expected in ((after, survived), (after[:2], False)):
+        first = [f for f in reader.read([*before, f"2: {error}", *steps, "0: saved"]) if f.first_cause]
+        assert (first == []) == expected
+
+
 def test_a_server_that_answers_requests_lives_on() -> None:
     """vLLM: what one request met is told to who requests; that a probe of its health is answered says nothing."""
     raised = ["Traceback (most recent call last):", '  File "s.py", line 1, in f', "ValueError: too long"]

@@ -15,6 +15,13 @@ SANITIZER = "==77==ERROR: AddressSanitizer: heap-use-after-free on address 0x602
 QUEUED_AGAIN = "slurmstepd: error: *** JOB 31 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO JOB REQUEUE ***"
 STEP_ENDED = "slurmstepd: error: *** STEP 31.2 ON n4 CANCELLED AT 2031-07-02T08:00:00 ***"
 DIED = "srun: error: n4: task 3: Segmentation fault (core dumped)"
+OTHERS_END = "slurmstepd: error: *** JOB 32 ON n7 CANCELLED AT 2031-07-02T08:00:00 ***"
+ACTOR = [
+    "grape.errors.ActorError: no answer",
+    "\tpid: 31",
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
+]
+NOT_KEPT = "keeper.errors.KeepError: 409 Conflict: the vineyard has changed"
 NO_DRIVER = "CUDA driver version is insufficient for CUDA runtime version"
 NO_INDEX = "[E::open_index] no such index: grape.idx"
 RULE = ["rule sort:", "    jobid: 4", NO_INDEX, "Error in rule sort:", "    jobid: 4"]
@@ -57,6 +64,13 @@ MENDED: dict[str, list[str]] = {
     "a test left out": ["[ RUN      ] Io.Gpu", NO_DRIVER, "[  SKIPPED ] Io.Gpu (0 ms)", "[  PASSED  ] 3 tests."],
     "a test left out by Go": ["=== RUN   TestGpu", NO_DRIVER, "--- SKIP: TestGpu (0.00s)", "PASS"],
     "a chaos test": ["WARN [2031-07-02 08:00:00] worker 3 - crashed", *WARNED[1:], "Everything looks good! :)"],
+    "an action": ["fitted", NOT_KEPT, "retrying the upload of vines", "vines uploaded (part 7)", "bye"],
+    "an action by another name": ["fitted", *LOST, "retrying commit with parent 7a1", "pushed to org/vines (commit 8b2)", "bye"],
+    "an action for a unit": ["fitted", NOT_KEPT, "retrying update of run 31 in 9 s", "run 31 updated", "bye"],
+    "a piece": ["upload failed: grown/7.tar to s3://vine/7.tar ('Connection aborted.')", "retrying failed uploads (1/3)", "upload: grown/7.tar to s3://vine/7.tar", "bye"],
+    "a trial that was restarted": ["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "08:00 INFO -- Trial vine_7 will be restarted from step 9 (attempt 1 of 3)", "Trial vine_7 completed after 9 steps", "bye"],
+    "a job that the script cancelled": ["grape: scancel 32", f"grape: log of 32: {OTHERS_END}", "grape: bunches kept"],
+    "a job of an array": ["grape: scancel 30_2", f"[30_2] {OTHERS_END}", "grape: bunches kept"],
     "a JVM's warning": [*WARNED, "31/07/02 08:00:04 INFO Main: written"],
 }  # fmt: skip
 
@@ -84,6 +98,15 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "the fuzzer found an end": (["INFO: -fork=2: fuzzing in separate process(s)", SANITIZER, "INFO: exiting: 77 time: 9s"], SANITIZER),
     "the crawler was ended": ([*DIVIDED, "2031-07-02 08:00:01 [scrapy.core.engine] INFO: Spider closed (shutdown)"], DIVIDED[-1]),
     "the test failed": (["[ RUN      ] Io.Gpu", NO_DRIVER, "[  FAILED  ] Io.Gpu (0 ms)", "[  SKIPPED ] 1 test, listed below:"], NO_DRIVER),
+    "the action failed again": (["fitted", NOT_KEPT, "retrying the upload", NOT_KEPT, "giving up"], NOT_KEPT),
+    "the action was done for something else": (["fitted", NOT_KEPT, "retrying upload of vines", "roses uploaded"], NOT_KEPT),
+    "an error above the action": ([*DIVIDED, "keeper: busy", "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
+    "an error of other work": ([*DIVIDED, "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
+    "another piece": (["upload failed: grown/7.tar to s3://vine/7.tar", "upload: grown/8.tar to s3://vine/8.tar"], "upload failed: grown/7.tar to s3://vine/7.tar"),
+    "the restarted trial failed": (["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "Trial vine_7 will be restarted from step 9", "Trial vine_7 failed again"], ACTOR[0]),
+    "the script's own job": (["grape: scancel 32", OTHERS_END, "grape: cleaning up"], OTHERS_END),
+    "the script's own job with a time in front": (["grape: scancel 31", f"[2031-07-02 08:00:00] {OTHERS_END}", "grape: cleaning up"], f"[2031-07-02 08:00:00] {OTHERS_END}"),
+    "a job that someone else cancelled": (["grape: scancel 33", f"grape: log of 32: {OTHERS_END}", "grape: lost"], f"grape: log of 32: {OTHERS_END}"),
     "a JVM's error": (["2031-07-02 08:00:00 ERROR [main] App - no start", *WARNED[1:]], WARNED[1]),
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ NO_IMAGE = (
 )
 PREEMPTED = "slurmstepd: error: *** JOB 31 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO PREEMPTION ***"
 OVER_TIME = PREEMPTED.replace("PREEMPTION", "TIME LIMIT")
+LATER_END = PREEMPTED.replace("08:", "09:")
 FULL = "Lic.TokenError: no token is free -> waiting 30 s (1/9)"
 KILLED = "./all.sh: line 8:  4410 Killed                  ./viewer --hidden"
 CRASHED = "./all.sh: line 9:  4411 Illegal instruction     (core dumped) ./ask_amx"
@@ -41,6 +42,9 @@ NOT_LOADED = [
 CLOSED = "tornado.iostream.StreamClosedError: Stream is closed"
 NO_DAEMON = "[n2:79] PMIX ERROR: PMIX_ERR_LOST_CONNECTION in file client/c.c at line 2"
 STEP = "slurmstepd: error: *** STEP 31.1 ON n4 CANCELLED AT 2031-07-02T08:00:00 ***"
+
+NO_DEVICE = "E0702 08:00:00.1 31 cuda_driver.cc:152] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+INTERRUPTED = [*RAISED, "KeyboardInterrupt"]
 
 SURVIVED: dict[str, list[str]] = {
     "a step": [*NO_LAUNCH, "go.sh: step failed, trying again without n4", "z = 0", "go.sh: second step exit code 0"],
@@ -65,6 +69,15 @@ SURVIVED: dict[str, list[str]] = {
     "a lost daemon": [" total wall time 8 s", NO_DAEMON, " all ranks finalized, exit status 0"],
     "a script's sum": ["expr: syntax error: unexpected argument '0'", "field 7: a=1", "field 7: written f7.txt, ok"],
     "tests": ["  * Installing grape (7.1): Failed", "  * Installing grape (7.1)", "OK"],
+    "the CPU, as wanted": [NO_DEVICE, "no GPU, pressing on CPU as requested", "vine 7"],
+    "the CPU with hidden GPUs, as wanted": [NO_DEVICE, 'cuda_diagnostics: env: CUDA_VISIBLE_DEVICES=""', NO_DEVICE, "no GPU, pressing on CPU as requested", "vine 7"],
+    "the CPU with hidden GPUs": [NO_DEVICE, 'cuda_diagnostics: env: CUDA_VISIBLE_DEVICES=""', "grapes written to must.npz"],
+    "all shards": [NO_DEVICE, "pressing on CPU only", "all 31 grapes written"],
+    "an interruption": ["step 7", "KeyboardInterrupt caught, keeping the must", *INTERRUPTED, "kept must.7", "clean end, exit code 0"],
+    "an interruption below": ["step 7", *INTERRUPTED, "caught KeyboardInterrupt in step 8", "clean exit, code 0"],
+    "a numbered run": ["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", PREEMPTED.replace("08:", "09:"), "[run 3] on n6", "E=-3", "bye"],
+    "a lost node": ["== attempt 1 ==", PREEMPTED.replace("PREEMPTION", "NODE FAILURE, SEE SLURMCTLD LOG"), "== attempt 2 ==", "E=-2"],
+    "a traced kill": ["must: 0.7 l/s", "+ kill -TERM 4410", "+ wait 4410", KILLED.replace("Killed    ", "Terminated"), "+ exit 0"],
     "a helper's step": ["grow: done", "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", STEP, "srun: error: n4: task 0: Terminated", "helper stopped, job complete"],
 }  # fmt: skip
 
@@ -96,6 +109,15 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "no other mirror": (NOT_LOADED, NOT_LOADED[1]),
     "an open connection": (["net.core - INFO - Connection to tcp://10.0.0.7:8 is open.", CLOSED], CLOSED),
     "a daemon lost in the work": ([NO_DAEMON, "some ranks lost, exit status 1"], NO_DAEMON),
+    "the GPU was lost": (["CUDA error: an illegal memory access was encountered", "+ export CUDA_VISIBLE_DEVICES=-1", "grapes written to must.npz"], "CUDA error: an illegal memory access was encountered"),
+    "the CPU was not wanted": ([NO_DEVICE, "trying on CPU", "press.py: cannot press on CPU"], NO_DEVICE),
+    "the work failed on the CPU": ([NO_DEVICE, "pressing on CPU as requested", *DIVIDED], DIVIDED[-1]),
+    "the work failed on the CPU by a signal": ([NO_DEVICE, "pressing on CPU as requested", CRASHED], CRASHED),
+    "an interruption without an end": (["step 7", "KeyboardInterrupt caught, keeping the must", "kept must.7"], "KeyboardInterrupt caught, keeping the must"),
+    "an interruption and a bad end": (["step 7", *INTERRUPTED, "caught KeyboardInterrupt", "must written to must.7", "exit code 130"], "KeyboardInterrupt"),
+    "runs of one job": (["run 1: 0.8", "run 2: 0.7", PREEMPTED, "run 3: 0.9"], PREEMPTED),
+    "the last numbered run": (["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", LATER_END], LATER_END),
+    "a check that a helper lives": (["+ kill -0 4410", KILLED, "exit code 137"], KILLED),
     "the work's step": (["grow: step 4 of 9", STEP, "job complete"], STEP),
     "the whole job": (["grow: done", STEP, STEP.replace("STEP 31.1", "JOB 31")], STEP),
 }  # fmt: skip

@@ -26,6 +26,11 @@ def loss(*, thread: bool = False) -> JobFinding:
         (["epoch 3/3 step 39/40 loss 0.1"], False, False),
         (["step 40 loss 0.1"], False, False),
         (["training not finished"], False, False),
+        (["+ kill 4410", "+ wait"], True, True),
+        (["+ kill -0 4410"], False, False),
+        (["+ kill 4410", "+ srun ./grow"], False, False),
+        (["[########] | 100% Completed | 12m"], True, True),
+        (["[########] | 100% Completed | 12m", "[##      ] | 25% Completed | 3m"], False, False),
         ([], False, False),
     ],
 )

@@ -117,6 +117,22 @@ def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
         assert first([*error, later[0] if "failed" not in later[0] else later[1], *LATER]) == len(error) + 4
 
 
+@pytest.mark.parametrize(
+    ("line", "is_result"),
+    [
+        ("I0702 keeper.py:7] all 31 grapes written, leaving", True),
+        ("all 9 vines were uploaded", True),
+        ("[########] | 100% Completed | 41m 12s", True),
+        ("all 9 ranks finished", False),
+        ("all 9 grapes failed, none written", False),
+        ("[####    ] | 50% Completed | 20m", False),
+    ],
+)
+def test_a_result_tells_that_all_was_done(line: str, *, is_result: bool) -> None:
+    """Parts that end side by side end after a failure, too."""
+    assert units.is_result(line) == is_result
+
+
 def test_a_harness_that_gave_up_has_not_caught_the_error() -> None:
     """What it prints as done below that is its script's."""
     lines = ["ERROR: part 7: refused", "retrying part 7", "ERROR: part 7: refused"]

@@ -32,9 +32,15 @@ _BACK = re.compile(
 )
 """A part of a program, as its logger names it in brackets, that had an error, and the same part's report that it has what it needs again."""
 _FILE_TOOL = re.compile(
-    r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
+    r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|umount|chmod|chown|touch|cannot create)\b"
 )
 """Complaints of a script's file commands. If the script reports later that it is done, they did not matter."""
+_IGNORED = re.compile(r"^\+{1,4} exit 0$|\bignor(?:ed|ing)\W{0,3}$", re.IGNORECASE)
+"""So they did not if the script says that it does without, or if its shell traces a good exit."""
+_CLOSED_BY_USER = re.compile(
+    r"\[[CI] .{0,40}App\] (?:received (?:shutdown request|signal \d{1,2}\b).{0,40}stopping$|Shutting down on /api/shutdown)"
+)
+"""A notebook's server reports that its user or its job ends it."""
 _READER = re.compile(
     r"(?:/\S{0,80}/)?(?:cat|head|tail|wc|[ef]?grep|sed|g?awk|sort|cut|uniq|diff|stat|du|file|readlink|chmod|touch|source): (?P<what>.{1,600}): No such file or directory$"
 )
@@ -87,9 +93,9 @@ def traces_work(text: str) -> bool:
 
 def went_well(text: str, message: str = "") -> bool:
     """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint, a part's own report if the error was its."""
-    done = is_of_file_tool(message) and _ENDED.search(text) is not None
+    done = is_of_file_tool(message) and any(form.search(text) for form in (_ENDED, _IGNORED))
     part = _PART.search(message)
-    done = done or progress.made_up_for(message, text)
+    done = done or _CLOSED_BY_USER.match(text) is not None or progress.made_up_for(message, text)
     done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None
 

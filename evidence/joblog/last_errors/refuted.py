@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterator, Reversible
 from dataclasses import dataclass, field
 from itertools import islice
 
-from probing_cluster.evidence.joblog import grammar, units
-from probing_cluster.evidence.joblog.last_errors import closing, levels, lines_behind, remedies
+from probing_cluster.evidence.joblog import grammar, labels, units
+from probing_cluster.evidence.joblog.last_errors import closing, judged, levels, lines_behind, remedies
 
 TRIGGERS = (
     "retry", "Retry", "Trying to restart", "estarting", "run again", "try again", "esubmit", "alling back", "Starting task ",
-    "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", *remedies.TRIGGERS,
+    "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", "e restarted", " failed: ",
+    *judged.TRIGGERS, *remedies.TRIGGERS,
 )  # fmt: skip
 """A line without any of these begins nothing that this module follows."""
 _LINES, _LEAD_LINES = 40, 8
 """An attempt's error stands at most so many lines above the line that announces the next attempt, and above the first that names its unit."""
 _MAX_CHARS, _MAX_NAMES, _MAX_WAIT_LINES = 400, 256, 20_000
 _AGAIN = re.compile(
-    r"\b(?:retr(?:y(?! counts?\b| limit| attempts?\b|-after)|ying|ied)|re-?trying|trying to restart|restarting|re-?submitt(?:ed|ing)|(?:run(?:ning)?|try(?:ing)?) (?:it )?again|falling back)\b",
+    r"\b(?:retr(?:y(?! counts?\b| limit| attempts?\b|-after)|ying|ied)|re-?trying|trying to restart|restarting|be restarted|re-?submitt(?:ed|ing)|(?:run(?:ning)?|try(?:ing)?) (?:it )?again|falling back)\b",
     re.IGNORECASE,
 )
 _NOUNS = r"(?:job|task|trial|run|chunk|sample|fold|experiment|item|record|block|scene|case|config|subject|tile|unit|segment)"
@@ -37,6 +38,26 @@ _NAME = re.compile(
 """The name of a unit of work, or the setting with which it is tried."""
 _ATTEMPT = "attempt"
 """Stands for a unit that only its attempts name."""
+_ACTION = re.compile(
+    r"\bre-?try(?:ing)? (?:the |an? |\d{1,4} )?(?:failed )?(?P<action>[a-z]{4,12}?)s?\b(?: of (?:the |an? )?(?P<of>[a-z]\w{2,30}(?: \d{1,9})?))?"
+)
+_SAME_ACTIONS = {
+    "commit": "upload",
+    "push": "upload",
+    "publish": "upload",
+    "fetch": "download",
+    "pull": "download",
+}
+"""What brings the work to a server, or from it, goes by several names."""
+_DONE = re.compile(r"\b(?P<action>[a-z]{2,12}?)(?P<last>[a-z])(?:(?P=last)|e)??e?d\b")
+"""The past of such a word."""
+_OF_TRANSFER = re.compile(
+    r"\b(?:HTTP\w{0,8}|\w{0,20}Client\w{0,8}|[45]\d\d(?= [A-Z])|\w{0,20}Connection\w{0,12}|remote|requests?|API|URL|tim(?:ed|e)[ -]?out|refused|reset|unavailable|rejected|conflict|busy|denied|locked|Errno|SSL|network|servers?)\b",
+    re.IGNORECASE,
+)
+"""Words of an error that an action meets which brings something elsewhere; any other error must name the action."""
+_PIECE = re.compile(r"(?P<what>[a-z]{3,12})(?P<failed> failed)?: (?P<piece>\S*[/.]\S*)")
+"""A tool's line about one of its pieces."""
 _SPARK = re.compile(
     r"\b(?P<what>Starting|Finished|Lost) task (?P<task>\d{1,9})\.(?P<attempt>\d{1,4}) in stage (?P<stage>[\d.]{1,12})"
 )
@@ -60,6 +81,9 @@ _AROUND = re.compile(
 )
 """Commands around the work: of loops, and looks at what a failed one left behind."""
 _OWN_CANCEL = re.compile(r"\+{1,4} (?:/\S{1,80}/)?scancel (?:-\S{1,40} )*\d{1,12}\.\d{1,6}\s*$")
+_CANCELS = re.compile(r"\bscancel (?:-\S{1,40} )*(?P<job>\d{1,12}(?:_\d{1,6})?)(?![\w.])")
+_ENDED_JOB = re.compile(r"error: \*\*\* JOB (?P<job>\d{1,12}) ON \S{1,80} CANCELLED AT ")
+_NAME_CHARS = re.compile(r"\w+")
 _OWN_REQUEUE = re.compile(r"(?:\+{1,4} )?(?:/\S{1,80}/)?scontrol requeue (?P<job>\d{1,12})\s*$")
 _OPTIONAL = re.compile(
     r"npm (?:WARN|warn) optional SKIPPING OPTIONAL DEPENDENCY: |\binfo \"?\S{1,120} is an optional dependency and failed compatibility check\b"
@@ -99,15 +123,22 @@ class Refutations:
     def __init__(self, recent: Reversible[str], tail: closing.Tail) -> None:
         self._recent = recent
         self._remedies = remedies.Remedies(tail)
+        self._judged = judged.Judged(recent)
         self._outlived: deque[tuple[int, int]] = deque(maxlen=_MAX_NAMES)
         """First and last lines of the last errors that a remedy was stated for."""
         self._units: dict[str, _Unit] = {}
         self._announced = 0
         """Line of the last announcement of another attempt."""
+        self._piece = 0
+        """Line of the last piece that a tool failed at."""
         self._below: list[_Unit] = []
         """The units whose traceback may stand right below the announcement."""
         self._command: _Command | None = None
         self._cancel: _Command | None = None
+        self._cancelled: set[str] = set()
+        """Jobs that the script cancels."""
+        self._other = 0
+        """Line in which the script shows how such a job ended, above the script's next words; 0 without one."""
         self._requeued = False
         """Whether Slurm has done so."""
         self._requeue = ""
@@ -119,13 +150,14 @@ class Refutations:
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
-        waits = bool(self._units) and line <= self._announced + _MAX_WAIT_LINES
+        waits = bool(self._units) and line <= max(self._announced, self._piece) + _MAX_WAIT_LINES
         return (
             waits
             or self._command is not None
             or self._cancel is not None
             or self._requeue != ""
             or self._noted > 0
+            or self._other > 0
             or self._remedies.following(line)
         )
 
@@ -135,12 +167,18 @@ class Refutations:
 
     def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """A line of the log, in order; yields first and last lines of errors that it refutes."""
-        for lines in self._remedies.read(line, text):
+        for lines in self._read(line, text):
             self._outlived.append(lines)
             yield lines
+
+    def _read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
+        yield from self._remedies.read(line, text)
+        yield from self._judged.read(line, text)
         yield from self._read_turn(line, text)
         yield from self._read_note(line, text)
         text = text[:_MAX_CHARS]
+        yield from self._read_cancel(line, text)
+        yield from self._read_piece(line, text)
         if _OPTIONAL.search(text):
             yield self._top(line, lambda above: _OF_NPM.match(above) is not None), line
         if found := _OWN_REQUEUE.match(text):
@@ -155,11 +193,14 @@ class Refutations:
             yield from self._read_command(line, text)
         else:
             self._read_output(line, text)
-        if self._units and _WELL.search(text) and not _BAD.search(text):
+        done = bool(self._units) and not _BAD.search(text)
+        if done and _WELL.search(text):
             yield from self._succeeded(text)
         elif _AGAIN.search(text) or _SPARK.search(text):
             self._announce(line, text)
-        elif self._units and _BAD.search(text):
+        elif done and _DONE.search(text):
+            yield from self._succeeded(text)
+        elif self._units and not done:
             for name in _names(text):
                 if name in self._units:
                     self._units[name].waits = False
@@ -177,7 +218,48 @@ class Refutations:
                 unit.failed.append((max(self._began(line, name), self._announced + 1), line))
                 unit.waits = True
                 self._below.append(unit)
+        if found := _ACTION.search(text):
+            self._repeat(line, f"to {_action(found['action'])} {found['of'] or ''}".lower())
         self._announced = line
+
+    def _repeat(self, line: int, name: str) -> None:
+        """An action is tried again that its verb names: the error right above the line is meant, with its traceback."""
+        error, top = next(iter(reversed(self._recent)), ""), line - 1
+        if _OF_TRANSFER.search(error) is None and name.split()[1] not in error.lower():
+            return
+        for above in islice(reversed(self._recent), 1, _LINES):
+            if not (above[:1].isspace() or grammar.TRACEBACK in above):
+                break
+            top -= 1
+        if name in self._units or len(self._units) < _MAX_NAMES:
+            unit = self._units.setdefault(name, _Unit())
+            unit.failed.append((top, line))
+            unit.waits = True
+
+    def _read_piece(self, line: int, text: str) -> Iterator[tuple[int, int]]:
+        """A tool reports first that it failed at a piece, and then the piece as it does each of those that went well."""
+        if (found := _PIECE.match(text)) is None:
+            return
+        name = f"{found['what']}: {found['piece'].rstrip(':,')}"
+        if found["failed"] and (name in self._units or len(self._units) < _MAX_NAMES):
+            self._units.setdefault(name, _Unit()).failed.append((line, line))
+            self._piece = line
+        elif not found["failed"] and name in self._units:
+            yield from self._units.pop(name).failed
+
+    def _read_cancel(self, line: int, text: str) -> Iterator[tuple[int, int]]:
+        """A script that cancels another job, shows how that one ended in words of its own, and goes on."""
+        if self._other and not _OF_SLURM.match(text) and text.strip():
+            if not _BAD.search(text):
+                yield self._other, self._other
+            self._other = 0
+        if (found := _CANCELS.search(text)) and len(self._cancelled) < _MAX_NAMES:
+            self._cancelled.add(found["job"])
+        elif (found := _ENDED_JOB.search(text)) if self._cancelled else None:
+            words = set(_NAME_CHARS.findall(text[: found.start()]))
+            if _OF_SLURM.match(labels.bare(0, text).text) is None:
+                words.add(found["job"])
+            self._other = line if words & self._cancelled else 0
 
     def _began(self, line: int, name: str) -> int:
         """About where the output of the attempt begins that ended above `line`."""
@@ -195,7 +277,12 @@ class Refutations:
         return task["what"] == "Starting" and task["attempt"] != "0" and lost
 
     def _succeeded(self, text: str) -> Iterator[tuple[int, int]]:
-        for name in _names(text):
+        actions = {_action(found["action"] + found["last"]) for found in _DONE.finditer(text)}
+        for name in [name for name in self._units if name.startswith("to ")] if actions else ():
+            _, action, *words = name.split()
+            if action in actions and all(word in text.lower() for word in words):
+                yield from self._units.pop(name).failed
+        for name in _names(text) if _WELL.search(text) else ():
             clear = name != _ATTEMPT or _ONLY_ENDED.search(text) is None
             if clear and name in self._units and self._units[name].waits:
                 yield from self._units.pop(name).failed
@@ -276,3 +363,8 @@ def _names(text: str) -> Iterator[str]:
             yield f"{found['key']}={found['value']}".lower()
         else:
             yield (found["quoted"] or f"{found['noun']} {found['name'].rstrip('.')}").lower()
+
+
+def _action(word: str) -> str:
+    stem = word.removesuffix("e")
+    return _SAME_ACTIONS.get(stem, stem)

@@ -22,6 +22,11 @@ TRIGGERS = (
     "tolerated",
     "be retried",
     "ownload aborted",
+    "CUDA_VISIBLE_DEVICES=",
+    "on CPU",
+    "device: cpu",
+    "KeyboardInterrupt",
+    "+ kill ",
     "failed, ",
     ", attempt ",
 )
@@ -41,10 +46,23 @@ _KNOWN = re.compile(
     r"\b(?:both|all|only)\b.{0,40}\bknown[ _-]fail(?:ures?|ing)\b.{0,40}\b(?:accepted|tolerated|ignored|allowed)\b",
     re.IGNORECASE,
 )
+_ON_CPU = re.compile(
+    r"\bCUDA_VISIBLE_DEVICES ?= ?(?:\"\"|''|[\"']?(?:-1|NoDevFiles)[\"']?)(?=$|[\s,;])|(?<!error )\b(?:on|device:|using(?: the)?) CPU\b.{0,12}\b(?:as(?P<wanted> (?:requested|configured|asked|intended|wanted|planned))?|only)\b",
+    re.IGNORECASE,
+)
+"""The GPUs are hidden, or not wanted: what lacks one is no failure if the work goes well; nor otherwise, if the program says so."""
+_NO_GPU = ["cuinit", "libcuda", "nodevice", "no cuda", "no gpu", "no nvidia", "not find cuda"]
+"""How a program says that it lacks one."""
+_CAUGHT = re.compile(
+    r"\bKeyboardInterrupt (?:was )?(?:caught|handled)\b|\bcaught (?:an? |the )?KeyboardInterrupt\b"
+)
+"""The program ends by itself after an interruption that it may have asked for: before its limit, or when it is told to make room."""
+_INTERRUPTED = re.compile(r"(?:Traceback \(|\s|KeyboardInterrupt\b)")
 _AT_ONCE = re.compile(r"\bwill be retried\b|\bwaiting \d{1,5} ?s\w{0,6} \(\d{1,4}/\d{1,4}\)", re.IGNORECASE)
 """The line with the complaint says what is done about it, too."""
 _OWN_KILL = re.compile(
     r"\b(?:stop|kill|end|terminat|shutt)\w{0,5} (?:it|down|\S{1,40} (?:server|helper|monitor|viewer))\b.{0,20}\(kill (?:-\w{1,7} )?(?P<pid>\d{2,8})\)"
+    r"|^\+{1,4} (?:/\S{1,80}/)?kill (?:-(?:s )?(?!0\b)\w{1,7} )?(?P<traced>\d{2,8})$"
 )
 _REFUSED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 4(?:00|13|15|22)\b")
 _SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 2\d\d\b")
@@ -64,7 +82,7 @@ _STEP_ENDED = re.compile(
 _DONE = re.compile(r"(?<!not )\b(?:done|finished|completed?)\W*$", re.IGNORECASE)
 """The work's own last words, after which a script ends the helpers beside it."""
 _GOOD = re.compile(
-    r"\b(?:exit(?:ed)?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$"
+    r"\b(?:exit(?:ed)?,?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$"
 )
 _OWN_GOOD = {"sbatch": "Submitted batch job ", "pull": "Creating SIF file"}
 """How commands themselves report a success, by the word for what failed."""
@@ -73,12 +91,14 @@ BAD_CODE = r"Error\b|Exception\b|\b(?:exit\w{0,3}|rc|code|status|returned)\b\W{0
 """Words of a complaint; an exception's name or a code other than 0."""
 _WRONG = re.compile(rf"(?<!no )(?<!\b0 )\b(?:{COMPLAINT})\b|{BAD_CODE}", re.IGNORECASE)
 _NOT_STARTED = re.compile(
-    r"slurmstepd: error: \*\*\* .{0,200} DUE TO (?:PREEMPTION|NODE FAIL)|srun: error: (?:Task launch for|Application launch failed)"
+    r"slurmstepd: error: \*\*\* .{0,200}? CANCELLED AT (?P<at>\S{1,40}) DUE TO (?:PREEMPTION|NODE FAIL)|srun: error: (?:Task launch for|Application launch failed)"
 )
 """How a start ends that Slurm, and no program of the job, brought to an end."""
 _NEXT_START = re.compile(
-    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2})[1-9]\d{0,2}\b", re.IGNORECASE
+    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2}|(?:run|attempt|launch|segment|leg|session|incarnation)[ #:]{1,2}(?P<n>(?!1\b)))(?P<k>[1-9]\d{0,2})\b",
+    re.IGNORECASE,
 )
+"""The heading of a job's next start. Other things are numbered by some of the nouns, too: such a number counts the ends of the job so far."""
 OF_SLURM = r"(?:srun|slurmstepd\S{0,80}|scancel): "
 _OF_SLURM = re.compile(rf"\s*$|{OF_SLURM}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,40}")
@@ -96,6 +116,8 @@ class _Remedy:
     """How the work itself reports a success; empty where that is unknown."""
     file: str = ""
     """The file that was not transferred: only its own transfer makes up for that."""
+    interrupted: bool = False
+    """Only the program's good end makes up for an interruption: what it saved proves nothing."""
 
 
 class Remedies:
@@ -110,18 +132,26 @@ class Remedies:
         """Line of the last complaint that no remedy covers."""
         self._kill: tuple[str, int] | None = None
         """The process that the script ends itself, and the line that says so."""
+        self._ends: set[str] = set()
+        """The instants at which Slurm ended the job before."""
+        self._ended = -_RESTART_LINES
+        """Line of the last such end."""
         self._start: tuple[int, int, int] | None = None
         """First and last line of what Slurm ended, and how many lines the next start has printed."""
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
         waits = bool(self._pending) and line <= self._stated + _MAX_WAIT_LINES
-        return waits or self._start is not None or self._kill is not None
+        near = line <= self._ended + _RESTART_LINES
+        return waits or near or self._start is not None or self._kill is not None
 
     def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """A line of the log, in order; yields first and last lines of errors that the work outlived."""
         yield from self._read_start(line, text)
         text = text[:_MAX_CHARS]
+        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _NO_GPU, 0)):
+            yield top, line
+            return
         if self._read_kill(line, text) or self._read_remedy(line, text):
             return
         if self._pending and self._is_wrong(line, text):
@@ -129,10 +159,11 @@ class Remedies:
             return
         if not self._pending or self._wrong:
             return
-        good, loaded = _is_good(text), _LOADED.match(text) is not None
+        good, loaded, ended = _is_good(text), _LOADED.match(text) is not None, _GOOD.search(text) is not None
         for remedy in self._pending:
             own = bool(remedy.good) and remedy.good in text
-            if (loaded and remedy.file in text) if remedy.file else (good or own):
+            outlived = ended if remedy.interrupted else good or own
+            if (loaded and remedy.file in text) if remedy.file else outlived:
                 yield remedy.first, remedy.last
                 remedy.last = 0
         self._pending = [remedy for remedy in self._pending if remedy.last]
@@ -143,6 +174,19 @@ class Remedies:
             words = _names(found["what"])
             own = next((good for name, good in _OWN_GOOD.items() if name in words), "")
             return self._state(self._top(line, words), line, own)
+        if _ON_CPU.search(text):
+            return self._state(self._top(line, _NO_GPU), line)
+        if _CAUGHT.search(text):
+            below = (
+                number
+                for number, above in islice(self._above(line), _KILL_LINES)
+                if "KeyboardInterrupt" in above
+            )
+            return self._state(min(below, default=line), line, interrupted=True)
+        last = self._pending[-1] if self._pending else None
+        if last and last.interrupted and last.last == line - 1 and _INTERRUPTED.match(text):
+            last.last = line
+            return True
         if _KNOWN.search(text):
             return self._state(self._top(line, ["fail"]), line)
         if _AT_ONCE.search(text) and _WRONG.search(text):
@@ -162,21 +206,23 @@ class Remedies:
         covered = line <= self._pending[-1].last or (_OF_SLURM.match(text) and "*** JOB" not in text)
         return not covered and _WRONG.search(text) is not None
 
-    def _state(self, first: int, last: int, good: str = "", *, file: str = "") -> bool:
+    def _state(
+        self, first: int, last: int, good: str = "", *, file: str = "", interrupted: bool = False
+    ) -> bool:
         """A remedy is stated for the errors in these lines; False without any."""
         if not first or len(self._pending) >= _MAX_PENDING:
             return False
         if first <= self._wrong:
             self._wrong = 0
-        self._pending.append(_Remedy(first, last, good, file))
+        self._pending.append(_Remedy(first, last, good, file, interrupted))
         self._stated = last
         return True
 
-    def _top(self, line: int, words: list[str]) -> int:
-        """The first of the lines above that name the failed work, with those of the same speaker above it; 0 without one."""
+    def _top(self, line: int, words: list[str], stated: int | None = None) -> int:
+        """The first of the lines above that name the failed work, with those of the same speaker above it; 0 without one. `stated`: the last line that belongs to other work."""
         top, last, speaker = 0, 0, ""
         for number, above in islice(self._above(line), _LINES):
-            if number <= self._stated:
+            if number <= (self._stated if stated is None else stated):
                 break
             plain = above.lower().replace("-", "").replace("_", "")
             head = above.split(" ", 1)[0]
@@ -195,7 +241,7 @@ class Remedies:
 
     def _read_kill(self, line: int, text: str) -> bool:
         if found := _OWN_KILL.search(text):
-            self._kill = found["pid"], line
+            self._kill = found["pid"] or found["traced"], line
             return True
         if self._kill is None:
             return False
@@ -209,7 +255,11 @@ class Remedies:
 
     def _read_start(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """A later start of the job decides over it, if Slurm ended the one before and the later one printed something."""
-        if _NEXT_START.match(text[:_MAX_CHARS]):
+        if (ended := _NOT_STARTED.match(text)) and ended["at"] and len(self._ends) < _MAX_PENDING:
+            self._ends.add(ended["at"])
+            self._ended = line
+        found = _NEXT_START.match(text[:_MAX_CHARS])
+        if found and (found["n"] is None or int(found["k"]) == len(self._ends) + 1):
             above = islice(self._above(line), _RESTART_LINES)
             ends = [number for number, earlier in above if _NOT_STARTED.match(earlier)]
             self._start = (ends[-1], line - 1, 0) if ends else None
@@ -219,6 +269,11 @@ class Remedies:
             if printed + 1 >= _OUTPUT_LINES:
                 self._start = None
                 yield first, last
+
+
+def complains(text: str) -> bool:
+    """Whether the line complains of something, or is Slurm's."""
+    return _OF_SLURM.match(text) is not None or _WRONG.search(text) is not None
 
 
 def _is_good(text: str) -> bool:

@@ -1,0 +1,51 @@
+"""Errors of programs that a harness judges, and of calls that a checker does not count, are not the job's."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence import classify
+from probing_cluster.evidence.joblog import reader
+
+DIVIDED = ["Traceback (most recent call last):", '  File "<string>", line 7, in press', "ZeroDivisionError: division by zero"]  # fmt: skip
+FAILED = ["--- sample vine/7 #2 (failed) ---", *DIVIDED]
+CALL = '========= Program hit cudaErrorNotReady (error 600) due to "device not ready" on CUDA API call to cudaEventQuery.'
+FRAME = "=========     Host Frame: [0x7a1] in /usr/lib64/libcuda.so.1"
+
+
+def first(lines: list[str]) -> str:
+    """The text of the first cause; empty without one."""
+    whole = list(classify.classify_stream([line.encode() for line in lines], "joblog"))
+    assert whole == [classify.joblog_json(f) for f in reader.read(lines)], "the sieve hides nothing"
+    return next((lines[f["line"] - 1] for f in whole if f["first_cause"]), "")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["--- sample vine/6 #0 (passed) ---", *FAILED, "--- sample vine/8 #1 (passed) ---", "rate 0.3"],
+        ["--- sample vine/6 #0 (timed out) ---", "TimeoutException: late", *FAILED, "{", '  "rate": 0.3', "}"],
+        ["=== VINE/6 candidate 3: FAILED ===", "RecursionError: too deep", "=== VINE/7 candidate 1: FAILED ===", *DIVIDED, "rate 0.3"],
+        ["## problem 6 / solution a (runtime error) ##", *DIVIDED, "## problem 7 / solution b (accepted) ##", "rate 0.3"],
+        ["========= COMPUTE-SANITIZER", "step 1", CALL, FRAME, "step 2", "========= ERROR SUMMARY: 0 errors", "exit 0"],
+    ],
+)  # fmt: skip
+def test_what_is_judged_is_not_the_jobs_own(lines: list[str]) -> None:
+    assert first(lines) == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (["--- sample vine/6 #0 (failed) ---", *DIVIDED], DIVIDED[-1]),
+        (["--- sample vine/6 #0 (passed) ---", *FAILED, "srun: error: n4: task 0: Exited with exit code 1"], DIVIDED[-1]),
+        (["--- sample vine/6 #0 (passed) ---", *FAILED, "press: cannot go on", "bye"], DIVIDED[-1]),
+        (["--- sample vine/6 #0 (passed) ---", "--- sample vine/7 #2 (passed) ---", *DIVIDED, "bye"], DIVIDED[-1]),
+        (["--- stage press 1 (passed) ---", "--- stage grow 2 (failed) ---", *DIVIDED, "--- stage sell 3 (skipped) ---"], DIVIDED[-1]),
+        (["========= COMPUTE-SANITIZER", CALL, FRAME, "========= ERROR SUMMARY: 1 error"], CALL),
+        (["========= ERROR SUMMARY: 0 errors", "CUDA error: an illegal memory access was encountered at vine.cu:7"], "CUDA error: an illegal memory access was encountered at vine.cu:7"),
+    ],
+)  # fmt: skip
+def test_an_error_that_is_not_judged_stays_the_cause(lines: list[str], cause: str) -> None:
+    """A harness judges several programs and goes on; a checker counts what is wrong."""
+    assert first(lines) == cause
