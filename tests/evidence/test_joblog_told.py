@@ -172,8 +172,8 @@ def test_entries_of_one_list_have_one_margin(second, kinds):
 @pytest.mark.parametrize("prefix", ["", "(Runner pid=812) "])
 def test_a_sample_of_a_rollout_ends_where_the_jobs_own_output_begins(prefix: str) -> None:
     """Trainers print a question, the model's answer and the score. Only the job's traceback has frames."""
-    asked = ["[prompt] What is this?", "Traceback (most recent call last):"]
-    sample = [prefix + line for line in [*asked, "RuntimeError: CUDA error: device-side assert triggered"]]
+    question = ["[prompt] What is this?", "Traceback (most recent call last):"]
+    sample = [prefix + line for line in [*question, "RuntimeError: CUDA error: device-side assert triggered"]]
     answer = [prefix + "[response] A bad label.", prefix + "[score] 0.5"]
     own = ["Traceback (most recent call last):", '  File "fit.py", line 3, in <module>', "KeyError: 'w'"]
     assert not [f for f in reader.read(["step 1 loss 2.0", *sample, *answer]) if f.first_cause]
