@@ -255,7 +255,7 @@ class Refutations:
             self._other = 0
         if (found := _CANCELS.search(text)) and len(self._cancelled) < _MAX_NAMES:
             self._cancelled.add(found["job"])
-        elif (found := _ENDED_JOB.search(text)) if self._cancelled else None:
+        elif self._cancelled and (found := _ENDED_JOB.search(text)):
             words = set(_NAME_CHARS.findall(text[: found.start()]))
             if _OF_SLURM.match(labels.bare(0, text).text) is None:
                 words.add(found["job"])
