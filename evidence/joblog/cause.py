@@ -112,16 +112,16 @@ class CauseCandidates:
         failed = finding.role not in (LineRole.OBSERVATION, LineRole.END)
         if self.best is not None and self._progress.resumed(self.held[self.best].kind, failed=failed):
             self.next_run(finding.line)
-        best, begun = self.candidate, self._progress.units.begun > 0
-        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
+        best = self.candidate
+        later = self.in_doubt and unexplained_end.is_later(finding, best, self._progress, exited=self._exited)
         if self.best is not None and self.is_open:
             if unexplained_end.is_own_statement(finding):
                 self._survived(listed=True)
             elif unexplained_end.lacks(finding):  # perhaps what the command did not write
                 finding = replace(finding, role=LineRole.OBSERVATION)
-        elif finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
+        elif later:
             self._survived()
-        self._progress.units.failed(finding)
+        self._progress.failed(finding)
         if finding.role is LineRole.EXIT or "follows" in finding.detail:
             self._keep_exit()
         self._not_survived(finding)

@@ -60,7 +60,7 @@ class JobLogReader:
         self._lsf, self._site = step_output.LsfSummary(), step_output.SiteSummary()
         self._heredoc, self._pages = shown_text.HereDocument(), shown_text.Pages()
         self._copied = shown_text.Copied()
-        self._builds, self._older = shown_text.BuildOutput(), shown_text.OlderLog()
+        self._builds, self._older = step_output.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
         self._listing = listings.Listing(self._candidates.recent)
         self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()

@@ -24,7 +24,7 @@ _TERMINATED_CODE = 143
 _INTERRUPTED_LINES, _FAREWELL_LINES = 40, 80
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
-_HEAD_LINES = 2
+_HEAD_LINES, _STEPS = 2, 3
 _OFTEN = 3
 _LAST_CHARS = 200
 _WORDS = re.compile(r"\w")
@@ -61,6 +61,13 @@ def between(held: Sequence[JobFinding], first: int, last: int) -> list[int]:
     while found and found[0] and {"farewell", "last_word"} & held[found[0] - 1].detail.keys():
         found.insert(0, found[0] - 1)
     return found
+
+
+def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
+    """Whether the program worked on after `best` and failed otherwise in `new`; not where a command ended badly and a later one lacks something."""
+    if new.role is not LineRole.ROOT or (exited and lacks(new)):
+        return False
+    return since.steps >= _STEPS or (best is not None and since.units.begun > 0 and is_of_next(new, best))
 
 
 def is_of_next(new: JobFinding, best: JobFinding) -> bool:

@@ -225,6 +225,8 @@ class Units:
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
+        self._is_new = False
+        """Whether the last line began a unit."""
         self.resolved = False
         """Whether a result followed an error that the program reported to have caught."""
         self.restarted = False
@@ -259,11 +261,72 @@ class Units:
             if len(names) < _MAX_NAMES:
                 names.add(unit[1])
             self.begun += is_well
+            self._is_new = is_well
+        elif text.strip():
+            self.begun -= self._is_new and not is_well  # it failed at once
+            self._is_new = False
         if self.begun >= _MORE_UNITS or self._prompts == 0:
             return True
         result = is_result(text)
         self.resolved = self.resolved or (result and (self._caught or self._of_r))
         return self.resolved or (result and self.begun > 0)
+
+
+class NamedPrograms:
+    """Whether a line is of another program than the error, where a launcher or a script put a name in front of every line.
+
+    A logger's name stands in front of its own lines only. So the name counts once a traceback's frames had one.
+    """
+
+    def __init__(self, before: Sequence[str], error: str) -> None:
+        self._own = _named(error)
+        self._of_launcher = False
+        """Whether frames had the error's name."""
+        for line in before:
+            self.is_other(line)
+
+    def is_other(self, text: str) -> bool:
+        """Whether the line, the next one, has the name of another program."""
+        if self._own is None or (name := _named(text)) is None:
+            return False
+        framed = _FRAME.match(text, len(name)) is not None
+        self._of_launcher = self._of_launcher or (framed and name == self._own)
+        return self._of_launcher and name != self._own
+
+    def works_on(self, text: str) -> None:
+        """The line is progress: the error's own program may work on, and others with it."""
+        if self._own is not None and _named(text) == self._own:
+            self._own = None
+
+
+_NAME = re.compile(r"(?:\[[^\]\s]{1,24}\]|[A-Za-z][\w.-]{0,24}[:>|])(?= )")
+_FRAME = re.compile(r" {1,8}File \"")
+
+
+def _named(text: str) -> str | None:
+    found = _NAME.match(text)
+    return found[0] if found else None
+
+
+_SUCCEEDED = re.compile(
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+)
+
+
+def succeeded(text: str, error: str = "") -> bool:
+    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well after `error`, or Spark the work in which it happened."""
+    return (_SUCCEEDED.search(text) is not None and not ends_main(error)) or ran_again(error, text)
+
+
+_COMPLETE = re.compile(
+    r"(?P<process>\S{1,253}:\d{1,10}:)\d{1,10} \[\d{1,3}\] NCCL INFO .{0,300}\bInit COMPLETE"
+)
+
+
+def made_up_for(error: str, text: str) -> bool:
+    """Whether `text` reports a new communicator of the process that printed `error`: the failed one was an attempt or a test."""
+    found = _COMPLETE.match(text)
+    return found is not None and error.lstrip().startswith(found["process"])
 
 
 _SPARKS = re.compile(r"\bDAGScheduler: Job \d{1,9} finished\b")

@@ -354,3 +354,44 @@ def test_dasks_heartbeat_that_failed_at_the_end_is_no_cause() -> None:
     link = ["", "The above exception was the direct cause of the following exception:", ""]
     lost = [*closed[:2], "distributed.comm.core.CommClosedError: in <TCP (closed)>: Stream is closed"]
     assert first(["saved yearly.zarr", head, *closed, *link, *lost, "runtime 81 s"]) == 0
+
+
+def _named(name: str, lines: list[str]) -> list[str]:
+    return [f"{name} {line}" for line in lines]
+
+
+def _steps(first_step: int, last: int) -> list[str]:
+    return [f"2031-07-02 08:{n:02d}:00 part {n}00/9000 loss=4.{n}" for n in range(first_step, last)]
+
+
+@pytest.mark.parametrize("names", [("[one]", "[two]"), ("left:", "right:"), ("a|", "b|")])
+def test_the_steps_of_one_program_say_nothing_of_another(names: tuple[str, str]) -> None:
+    """A name in front of the frames of a traceback is a launcher's, and stands in front of every line of its program."""
+    this, other = names
+    lines = [*_named(this, _steps(1, 5)), *_named(other, RAISED), *_named(this, _steps(5, 40))]
+    assert first([*lines, f"{other} rc=1", "failed: 1 of 2"]) == 7
+    assert first([*lines, *_named(other, _steps(1, 5)), *_named(this, _steps(40, 59))]) == 0, "it works on"
+
+
+def test_the_name_of_a_logger_is_no_programs() -> None:
+    error = "[data] ERROR: cannot open 7.png: No such file or directory"
+    assert first([*_named("[fit]", _steps(1, 5)), error, *_named("[fit]", _steps(5, 40))]) == 0
+    assert first([*_named("[fit]", _steps(1, 5)), *RAISED, *_named("[fit]", _steps(5, 40))]) == 0
+
+
+@pytest.mark.parametrize("heading", ["== window {} ==", "--- lambda {} ---", "## fold {} ##"])
+@pytest.mark.parametrize(
+    "failed",
+    [
+        ["", "  Unit   30 Error on OPEN: w{}.rst7"],
+        ["Error: Cannot open file w{}.gro: No such file or directory"],
+        [*RAISED[:2], "FileNotFoundError: [Errno 2] No such file or directory: 'w{}.pt'"],
+    ],
+)
+def test_a_heading_is_no_sign_of_work_where_its_unit_fails_at_once(heading: str, failed: list[str]) -> None:
+    """Each unit lacks what the one before it did not make."""
+    begun = [heading.format(n) for n in range(4)]
+    lacking = [line.format(n) for n in range(4, 15) for line in (heading, *failed)]
+    assert first([*begun, *RAISED[:2], OOM, *lacking, "collecting", "done"]) == 7
+    working = [line for n in range(4, 15) for line in (heading.format(n), "energy -12.5", "converged")]
+    assert first([*begun, *RAISED[:2], OOM, *working, "done"]) == 0
