@@ -26,7 +26,7 @@ from probing_cluster.evidence.joblog import (
     unexplained_end,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import sentences, unnamed
+from probing_cluster.evidence.joblog.last_errors import sentences, unnamed, work_over
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
@@ -208,9 +208,9 @@ class CauseCandidates:
             if finding.line in lines and not finding.detail.get("handled"):
                 self._note(i, handled=True, goes_on=True)
 
-    def take_interruption(self, last_line: int) -> None:
-        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end."""
-        if self.settled:
+    def take_interruption(self, last_line: int, behind: Callable[[int], list[str]]) -> None:
+        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end, and that is not one with code 0."""
+        if self.settled or (self.best is None and work_over.ended_well(behind(0))):
             return
         first = unexplained_end.interruption(self.held, self.candidate, last_line)
         if first is not None:
@@ -379,7 +379,7 @@ class CauseCandidates:
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
         outlived = unexplained_end.thread_outlived(best, self.held, lines)
-        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
+        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held, lines))):
             self.best = None
         elif lines:
             self._note(self.best, **unexplained_end.words_behind(lines, self.held))

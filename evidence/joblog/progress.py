@@ -322,7 +322,7 @@ _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:|\bfairseq_cli\.train \| done
 """What the trainers of transformers and fairseq write once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
 _LOOP_ENDED = 3
-_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted"})
+_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted", "slurm_node_fail"})
 
 
 def is_of_script(text: str) -> bool:

@@ -92,6 +92,8 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
     """
     if best is not None and (best.kind not in KINDS or best.detail.get("after_work")):
         return None
+    if best is None and all(f.detail.get("after_work") for f in held if _is_signal(f, last_line)):
+        return None
     if best is not None and not (best.kind == "python_consequence" and _is_interrupted(held, last_line)):
         # The launcher reports the end below the program's own message; broken connections come before or after it.
         last_line = best.line
@@ -100,11 +102,7 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
             held, last_line, {"interrupted", "process_terminated"} if lost else {"interrupted"}
         ):
             return None
-    ended = [
-        i
-        for i, f in enumerate(held)
-        if _is_near(f, last_line) and f.kind in ("interrupted", "process_terminated")
-    ]
+    ended = [i for i, f in enumerate(held) if _is_signal(f, last_line)]
     ends = [held[i] for i in ended]
     died = any(
         "exit_code" in f.detail
@@ -328,6 +326,10 @@ def is_replaced(best: JobFinding, held: Sequence[JobFinding], behind: Sequence[s
 def _is_near(finding: JobFinding, last_line: int) -> bool:
     most = _FAREWELL_LINES if _HANDLER.search(finding.message) else _INTERRUPTED_LINES
     return 0 <= last_line - finding.line <= most and not finding.detail.get("survived")
+
+
+def _is_signal(finding: JobFinding, last_line: int) -> bool:
+    return _is_near(finding, last_line) and finding.kind in ("interrupted", "process_terminated")
 
 
 def _is_interrupted(

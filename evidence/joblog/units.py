@@ -63,6 +63,11 @@ _RESULT = re.compile(
     r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
 )
 """What a program reports of work that it has done. A script's farewell (`finished at …`) is none."""
+_SUM = re.compile(
+    r"(?!.*\b[1-9]\d{0,9} (?:\w{1,20} )?(?:fail\w{0,4}|errors?|crash\w{0,3}|kill\w{0,3}|missing|lost|left)\b)(?=.{0,200}\b[1-9][\d,]{0,14} [a-z]{3,20}\b).{0,200}\b0 (?:[a-z]{1,20} ){0,2}(?:failed|failures|errors?)\b",
+    re.IGNORECASE,
+)
+"""A harness's sum of its work, of which nothing failed."""
 _NAMED = r"\b(?:trials?|runs?|fits?|folds?|experiments?|candidates?|subjects?|samples?|items?|records?|genes?|seeds?)[ :#]{1,2}(?=[\w.-]{0,40}\d)[\w.-]{1,60}"
 _FAILED_UNIT = re.compile(
     rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}|\btraceback (?:of|from|for) (?!(?:the )?(?:ranks?|process|worker|node|thread|child)\b)[a-z]{{1,20}} [\w.-]{{0,40}}\d[\w.-]{{0,40}}\b.{{0,40}}:$",
@@ -89,7 +94,7 @@ _R_ENDS = re.compile(
 )
 """What R prints below the error that ends it; a script that `try` guards goes on without."""
 _LEFT_OUT = re.compile(
-    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
+    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting|^(?!.*\b(?:link|connections?|socket|peer|client|node|worker|rank|request)\b).*(?:[-=]>|[:,;]) ?(?:dropped|discarded|rejected)\W*$",
     re.IGNORECASE,
 )
 _INSTEAD = re.compile(r"\bfailed\b[^,;\n]{0,60}[,;] using (?:the |an? )?[a-z]")
@@ -137,7 +142,7 @@ def ends_main(text: str) -> bool:
 
 def is_result(text: str) -> bool:
     """Whether a program reports work that it has done."""
-    return _RESULT.match(text[:_MAX_CHARS]) is not None
+    return _RESULT.match(text[:_MAX_CHARS]) is not None or _SUM.match(text[:_MAX_CHARS]) is not None
 
 
 def _is_caught(text: str) -> bool:

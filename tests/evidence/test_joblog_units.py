@@ -78,6 +78,7 @@ CAUGHT: dict[str, tuple[list[str], list[str]]] = {
         ["ERROR 1: N4_B7.TIF: read error at row 9; got 0 bytes, expected 41"],
         ["[2031-07-02 08:01:15] -> quarantined N4", "[2031-07-02 08:31:15] 58 scenes ok, 1 quarantined"],
     ),
+    "a record left out": (RAISED, ["row 811 -> discarded", "sum: 1 discarded of 9,811 rows; 0 files failed"]),
     "a kept traceback": (
         ["cell 8: ValueError('negative width') -> stored as NaN", "Traceback of cell 8 (for reference):", *(f"  {line}" for line in RAISED)],
         ["398 valid, 1 NaN", "grid written to cells.npz"],
@@ -123,6 +124,10 @@ def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
         ("I0702 keeper.py:7] all 31 grapes written, leaving", True),
         ("all 9 vines were uploaded", True),
         ("[########] | 100% Completed | 41m 12s", True),
+        ("sum: 3 dropped of 81,221,112 grapes; 0 files failed", True),
+        ("pressed 81 grapes, 0 errors", True),
+        ("pressed 81 grapes, 2 lost, 0 errors", False),
+        ("0 errors", False),
         ("all 9 ranks finished", False),
         ("all 9 grapes failed, none written", False),
         ("[####    ] | 50% Completed | 20m", False),
@@ -139,6 +144,10 @@ def test_a_harness_that_gave_up_has_not_caught_the_error() -> None:
     assert first([*lines, "giving up after 2 attempts", "all done"]) == 1
     assert first([*RAISED, "retrying", *RAISED, "maximum number of retries reached", "all done"]) == 3
     assert first([*CAUGHT["a scene left out"][0], "-> N4 could not be quarantined", "58 scenes ok"]) == 1
+
+
+def test_a_lost_connection_is_no_record_left_out() -> None:
+    assert first([*RAISED, "link to the keeper: dropped", "kept must in out/must.7"]) == 3
 
 
 def test_the_same_error_in_each_unit_stays_the_cause() -> None:
