@@ -14,6 +14,7 @@ import pyarrow as pa
 from probing_cluster.attribution.passes import assign_rows, conditions, incidents, node_clocks
 from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import findings as finding_words
 from probing_cluster.attribution.verdict import (
     co_residency,
     onset,
@@ -115,7 +116,10 @@ class Fetcher:
             [e for e in findings.get(a.job_id, ()) if view_builder.is_own(e, a, self._policy)]
             for a in attempts
         ]
-        windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
+        windows = [
+            self._window(a, [e for e in t if finding_words.is_finding(e)])
+            for a, t in zip(attempts, job_side, strict=True)
+        ]
         clocks = self.clocks(cluster)
         # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache.
         older = {

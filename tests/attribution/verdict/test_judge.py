@@ -834,6 +834,24 @@ def test_a_refusal_after_the_recorded_end_of_a_start_of_no_length_is_its_own(mak
     assert make.judge(refused, attempt=ran_on).cause != "node_refused"
 
 
+@pytest.mark.parametrize("ended_s", [0, 5, 300, 1800])
+def test_a_refused_start_is_no_older_faults_doing_whenever_slurm_ended_it(make, ended_s):
+    """The agent names the job and the fault; an older error of another GPU and the requeue itself explain nothing beside it."""
+    end_at = make.start + timedelta(seconds=ended_s)
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",), gpus=None, end_at=end_at)
+    lost = make.xid(79, 0, at=make.start - timedelta(minutes=6))
+    old = make.xid(95, 4, at=make.start - timedelta(minutes=17))
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    v = make.judge(lost, refused, attempt=attempt, active_faults=(old, lost))
+    assert (v.cause, v.node) == ("node_refused", "n2")
+    assert not [s for s in v.ruled_out if s.startswith("Less likely: requeued")]
+    others = dataclasses.replace(refused, job_id=7)
+    assert make.judge(lost, others, attempt=attempt, active_faults=(old, lost)).cause != "node_refused"
+    wrote = make.finding("python_error", at=end_at, message="KeyError: 'x'")
+    if ended_s > 120:
+        assert make.judge(refused, wrote, attempt=attempt).cause != "node_refused", "its program ran"
+
+
 def test_what_we_requeued_for_counts_however_early_it_began(make):
     """Held back for hours, then requeued: the fault is the reason, and the verdict's window reaches to it."""
     lost = make.xid(79, 3, at=make.end - timedelta(hours=3))
