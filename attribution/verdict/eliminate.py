@@ -12,6 +12,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
+    node_faults,
     phrases,
     rank_claims,
     recovery,
@@ -64,7 +65,7 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         return  # The program's own output does not clear the program.
     if any(r.info.domain is records.Domain.USER_PROGRAM for r in ranking.rivals):
         return  # It is named among the rivals.
-    if rank_claims.came_into_the_hang(view, winner):
+    if rank_claims.came_into_the_hang(view, winner) or node_faults.loss_after_hang(view) is not None:
         return  # What the job waited for before the fault may be its program.
     # A possible fault, or one first seen after the end, does not clear the program.
     sure = ranking.confidence in _SURE and winner.at <= view.end_at + evidence_view.SLACK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, phrases, signatures
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
@@ -20,8 +20,6 @@ _STILL_ALIVE = timedelta(seconds=60)
 _JUST_BEFORE = timedelta(seconds=20)
 """An agent that reported so shortly before its node was given up shows no silence of the node."""
 AGENT_SILENT = "agent_silent"
-SILENCES = frozenset({AGENT_SILENT, "node_down"})
-"""Kinds of events that carry the time of a node's last sign."""
 _CRASHED = 0.85
 """Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
 
@@ -225,6 +223,13 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
             sentence=f"Slurm gave up {node} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
             next_step=f"Look again in a minute. If {node} answers, see who set it DOWN and why (`scontrol show node {node}`); if not, look at its console.",
         )
+    if node and view.hung_since is not None and node_faults.loss_after_hang(view):
+        return claims.replace_claim(
+            made,
+            weight=min(made.weight, claims.ANSWERED),
+            sentence=f"Hung since {phrases.since(view.hung_since, view.end_at)} before the end; then {node} stopped answering Slurm",
+            next_step=f"Find out what it waited for before it is submitted again. {made.info.next_step.format(node=node)}",
+        )
     if node or not events:
         return made
     names = hostlist.compress(sorted(gone))
@@ -248,7 +253,7 @@ def _signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseS
     return [
         s
         for s in sightings
-        if s.event.kind not in SILENCES
+        if s.event.kind not in node_faults.SILENCES
         or (
             s.at <= view.end_at + _STILL_ALIVE
             and (s.event.kind != AGENT_SILENT or _fell_silent(view, s.event.node))
@@ -264,7 +269,7 @@ def _outlived(view: evidence_view.EvidenceView, node: str) -> bool:
 
 def _of_living_node(claim: claims.Claim, node: str) -> claims.Claim:
     """The claim for a node that lived on. If Slurm did not reach it either, it was cut off; else only Slurm gave it up."""
-    unreached = tuple(e for e in claim.evidence if e.kind in SILENCES)
+    unreached = tuple(e for e in claim.evidence if e.kind in node_faults.SILENCES)
     if unreached:
         sentence = f"{node} answered neither Slurm nor its agent's database, and Slurm gave it up (NODE_FAIL); its agent lived on: its network failed, or the machine stood still"
         next_step = (
