@@ -515,6 +515,25 @@ def test_a_memory_kill_after_the_end_is_no_evidence(make, state):
     assert v.evidence == (kill.event_id,)
 
 
+@pytest.mark.parametrize(
+    ("after_s", "victim", "words"),
+    [(73, 7, "no fault beside it"), (73, None, "no fault beside it"), (-3, 7, "no fault beside it"), (-3, None, "it is unknown whether")],
+)  # fmt: skip
+def test_anothers_memory_kill_says_nothing_about_an_exit(make, after_s, victim, words):
+    """The kernel names the group in one line about a kill, and none in the others; after the job's end no kill is its own."""
+    lines = [
+        make.event(-after_s, kind="oom", code="invoked", severity=records.Severity.INFO),
+        make.event(-after_s, kind="oom", code="memcg", job_id=victim, pid=41, process="python3"),
+        make.event(-after_s, kind="oom", code="killed", pid=41, process="python3"),
+    ]
+    shared = {"n2": ((make.start, None),)}
+    attempt = make.attempt(exit_code=1, gpus=None, n_gpus=0)
+    v = make.judge(*lines, attempt=attempt, shared=shared)
+    alone = make.judge(attempt=attempt, shared=shared)
+    assert words in v.summary
+    assert (v.confidence == alone.confidence) is (words == "no fault beside it")
+
+
 def test_killed_with_a_kernel_oom_line_is_out_of_memory(make):
     """FAILED with SIGKILL just as the kernel killed a process of it."""
     v = make.judge(make.event(3, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137))
