@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
@@ -90,7 +91,7 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in _LINKS or not view.fully_watched:
         return
-    if len(view.attempt.nodes) < 2:
+    if not cases.may_have_peers(view.attempt):
         yield from _unused_links(view, ranking)
         return
     sightings = [s for s in view.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]

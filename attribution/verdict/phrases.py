@@ -89,6 +89,7 @@ def next_step(
     user: str = "",
     detail: str = "",
     noun: str = "device",
+    job: str = "JOBID",
 ) -> str:
     """A cause's next step with its names filled in. An unknown name becomes a general one; without a detail nothing is quoted."""
     return (step if detail else step.replace(": {detail}", "")).format(
@@ -97,6 +98,7 @@ def next_step(
         node=node or "the node",
         user=user or "the job's user",
         detail=detail,
+        job=job,
     )
 
 

@@ -287,7 +287,7 @@ class _SightingBuilder:
                 # A port or another device: a job that has the whole node uses it.
                 return gpus.PartCertainty.HELD if alone else gpus.PartCertainty.MAYBE
             return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
-        if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:
+        if signature.scope is signatures.Scope.LINK and not cases.may_have_peers(attempt):
             return gpus.PartCertainty.MAYBE
         if event.kind == "oom" and event.job_id is None and not alone:
             return gpus.PartCertainty.MAYBE

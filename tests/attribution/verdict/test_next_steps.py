@@ -410,3 +410,13 @@ def test_an_exception_gets_advice_by_its_own_words_only(make):
 def test_something_else_that_is_not_found_is_no_missing_command(make, words):
     found = line_of(make, "program_error", f"solve: {words}", role="root", domains=["user_program"])
     assert "module spider" not in make.judge(found).next_step
+
+
+def test_a_memory_kill_of_a_step_may_be_of_its_own_limit(make):
+    """The job's own number is in the command to see that; what it used, far below what the job had, is no contradiction then."""
+    kill = make.event(3, kind="oom", code="memcg", job_id=4242)
+    task = make.attempt(exit_code=137, array_job_id=4200, array_task_id=7)
+    v = make.judge(kill, attempt=task)
+    assert v.cause == "oom_host"
+    assert "sacct -j 4200_7 -o JobID,MaxRSS,ReqMem" in v.next_step
+    assert "a step with a limit of its own" in v.next_step
