@@ -14,13 +14,13 @@ import pyarrow as pa
 from probing_cluster.attribution.passes import assign_rows, conditions, incidents, node_clocks
 from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import findings as finding_words
 from probing_cluster.attribution.verdict import (
     co_residency,
     onset,
     view_builder,
     window,
 )
+from probing_cluster.attribution.verdict import findings as finding_words
 from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import store
 

@@ -18,7 +18,10 @@ LINK_FOUND, FOUND = timedelta(seconds=60), timedelta(minutes=5)
 """How long after the gang needed a part the fault that stopped it may first be reported: readings find a link that is down within seconds,
 a driver or a file system reports a missing answer only after its own timeouts. The gang may need it only at the end of its longest step."""
 
-SILENCES = frozenset({"agent_silent", "node_down"})
+AGENT_SILENT = "agent_silent"
+STILL_ALIVE = timedelta(seconds=60)
+"""An agent that reported so long after its node was given up shows that the node lived on."""
+SILENCES = frozenset({AGENT_SILENT, "node_down"})
 """Kinds of events that carry the time of a node's last sign."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
@@ -88,8 +91,42 @@ def loss_after_hang(view: evidence_view.EvidenceView) -> evidence_view.CaseSight
         return None
     silent = (s for s in view.of("node_lost") if s.event.kind in SILENCES)
     first = next((s for s in silent if view.start_at < s.at <= view.end_at + evidence_view.SLACK), None)
+    step_at = view.case.last_progress_at or view.start_at
     stalls = [f.event.at for f in view.findings if f.event.kind == snapshots.STALL]
-    return first if first is not None and min(stalls) <= first.at else None
+    return first if first is not None and any(step_at <= at <= first.at for at in stalls) else None
+
+
+def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """Silences that had begun when Slurm gave the node up, and reboots, oldest first; none of a later loss.
+
+    A silence of the agent that ended was a network problem or a suspended machine: no node was lost.
+    """
+    sightings = [
+        s
+        for s in (*view.of("node_lost"), *view.of("node_reboot"))
+        if s.when is not evidence_view.EventPhase.BEFORE_START and not s.of_later_attempt
+    ]
+    return [
+        s
+        for s in sightings
+        if s.event.kind not in SILENCES
+        or (
+            s.at <= view.end_at + STILL_ALIVE
+            and (s.event.kind != AGENT_SILENT or fell_silent(view, s.event.node))
+        )
+    ]
+
+
+def outlived_its_loss(view: evidence_view.EvidenceView, node: str) -> bool:
+    """True if the agent that ran when Slurm gave the node up reported later."""
+    last_sign = None if node in view.case.by_log else view.case.watched.get(node)
+    return last_sign is not None and last_sign > view.end_at + STILL_ALIVE
+
+
+def fell_silent(view: evidence_view.EvidenceView, node: str) -> bool:
+    """True if the node had an agent that did not report after Slurm gave the node up."""
+    last = view.case.watched.get(node)
+    return last is not None and last <= view.end_at + STILL_ALIVE
 
 
 def _outlived(kind: str, at: datetime, onset_at: datetime) -> bool:

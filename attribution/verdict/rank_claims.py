@@ -160,7 +160,11 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
 
 def _node_given_up(view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
     of_lost_node = view.lost_node is None or view.lost_node == claim.node
-    return min(claim.weight, _NOT_CERTAIN) if of_lost_node or claim.explains >= LOSSES else claim.weight * _DISCOUNTED
+    return (
+        min(claim.weight, _NOT_CERTAIN)
+        if of_lost_node or claim.explains >= LOSSES
+        else claim.weight * _DISCOUNTED
+    )
 
 
 def _out_of_memory(_view: evidence_view.EvidenceView, claim: claims.Claim) -> float:

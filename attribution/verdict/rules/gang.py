@@ -101,9 +101,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     )
 
 
-def _hung_words(
-    view: evidence_view.EvidenceView, words: str, lost: evidence_view.CaseSighting | None
-) -> str:
+def _hung_words(view: evidence_view.EvidenceView, words: str, lost: evidence_view.CaseSighting | None) -> str:
     """The summary of a hang that the loss of a node ended; empty without such a loss."""
     if lost is None or view.hung_since is None:
         return ""

@@ -392,7 +392,7 @@ def test_a_stall_nobody_can_be_named_for_is_still_the_story_of_a_cancellation(ma
     assert "Find out why it hung" in v.next_step
 
 
-def loss_of_hung(make, *more, stalled_s=90.0, silent_s=40.0, looked=True, **over):
+def loss_of_hung(make, *more, stalled_s=90.0, silent_s=40.0, looked=True, step_s=None, **over):
     """The verdict on a gang whose stall was reported so long before the end, and one of whose nodes then went away."""
     attempt = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n1", start_at=make.end - timedelta(hours=1))  # fmt: skip
     stall = make.finding("rank_stall", stalled_s, node="n1", source="probe", measured=30.0)
@@ -400,7 +400,7 @@ def loss_of_hung(make, *more, stalled_s=90.0, silent_s=40.0, looked=True, **over
     gone = [make.event(silent_s, kind=kind, node="n1", source="agent", severity=INFO) for kind in ("agent_silent", "node_down")]  # fmt: skip
     death = make.finding("rank_dead", 5, node="n2", source="probe", severity=records.Severity.HIGH, pid=11, detail={"rank": 1, "pid": 11, "world_size": 2})  # fmt: skip
     watched = {"n1": gone[0].at, "n2": make.end + timedelta(seconds=30)}
-    progress = make.end - timedelta(seconds=stalled_s + 30)
+    progress = make.end - timedelta(seconds=stalled_s + 30 if step_s is None else step_s)
     return make.judge(*look, stall, *gone, death, *more, attempt=attempt, watched=watched, last_progress_at=progress, **over)  # fmt: skip
 
 
@@ -428,6 +428,9 @@ def test_a_stall_that_a_lost_node_made_is_no_hang_before_it(make):
     v = loss_of_hung(make, stalled_s=10.0)
     assert (v.cause, v.confidence) == ("node_lost", records.Confidence.CERTAIN)
     assert v.summary.startswith("n1 stopped answering Slurm")
+    again = make.finding("rank_stall", 10, node="n2", source="probe", measured=30.0)
+    v = loss_of_hung(make, again, step_s=45.0)
+    assert (v.cause, v.confidence) == ("node_lost", records.Confidence.CERTAIN), "the first stall was over"
 
 
 def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
