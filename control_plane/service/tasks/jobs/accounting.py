@@ -210,9 +210,7 @@ def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
     return len(_store(service, renumber(reused_rows.apart(mine, stored), stored)))
 
 
-def _known_starts(
-    service: context.Context, found: Iterable[records.JobAttempt]
-) -> list[records.JobAttempt]:
+def _known_starts(service: context.Context, found: Iterable[records.JobAttempt]) -> list[records.JobAttempt]:
     """The stored attempts of these attempts' jobs."""
     ids = {a.job_id for a in found}
     return [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
