@@ -166,7 +166,7 @@ class Faults:
     def repaired(self, cleared: Iterable[Fault]) -> list[Fault]:
         """Those of the cleared faults whose part shows no fault after a new look at it; `observe` returns the others once it shows none."""
         failing = self.active()
-        over = []
+        over: list[Fault] = []
         for fault in list(cleared):
             signs = [other for other in failing if _same_part(fault, other)]
             self._failing_by |= {other.source for other in signs if not other.latched}
