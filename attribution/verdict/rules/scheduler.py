@@ -86,6 +86,7 @@ def _refusals(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
 def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The agent's event that it refused this start of the job; of a start whose program ran, only one shortly before its end."""
     restarts = view.attempt.restart_count
+    # The count may be a later start's, where Slurm wrote that into the same row; then the time alone tells them apart.
     # Slurm may date the end of a start that never began to its begin, before the Prolog's answer, or to when it
     # was put back in the queue, long after it.
     last = view.end_at + (_ANSWERED_LATE if _never_began(view) else evidence_view.SLACK)
@@ -98,7 +99,7 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
         if (e.kind, e.code, e.source) == ("check", "prolog_refused", "agent")
         and e.job_id == view.attempt.job_id
         and e.node in view.attempt.nodes
-        and restarts in (None, e.detail.get("restart_count", restarts))
+        and (restarts is None or (digits.index(e.detail.get("restart_count")) or 0) <= restarts)
         and first <= e.at <= last
     ]
     one = min(mine, key=lambda e: (e.at, e.event_id), default=None)
