@@ -249,7 +249,9 @@ def _left_out(
             return (), "", ""  # nothing starts there until it is back
         own = [n for n in live.excluded_nodes if n in queue.nodes]
         apart = f" and {hostlist.compress(own)}, which the job excludes" if own else ""
-        short = f"it needs {needed} nodes, and partition {live.partition} has {len(others)} without {name}{apart}"
+        short = (
+            f"it needs {needed} nodes, and partition {live.partition} has {len(others)} without {name}{apart}"
+        )
         return (), "skipped", f"{short}; {name} is not drained"
     denied = ledger.refuses(name)
     if denied:

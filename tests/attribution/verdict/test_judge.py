@@ -865,7 +865,9 @@ def test_a_refused_start_is_no_older_faults_doing_whenever_slurm_ended_it(make, 
     assert (v.cause, v.node) == ("node_refused", "n2")
     assert not [s for s in v.ruled_out if s.startswith("Less likely: requeued")]
     counted = dataclasses.replace(attempt, restart_count=1)
-    assert make.judge(lost, refused, attempt=counted).cause == "node_refused", "the row's count is a later start's"
+    assert make.judge(lost, refused, attempt=counted).cause == "node_refused", (
+        "the row's count is a later start's"
+    )
     others = dataclasses.replace(refused, job_id=7)
     assert make.judge(lost, others, attempt=attempt, active_faults=(old, lost)).cause != "node_refused"
     wrote = make.finding("python_error", at=end_at, message="KeyError: 'x'")
