@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
@@ -96,10 +96,25 @@ def _notes(
             more = f" and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
             yield f"{node} has an active fault: {', '.join(faults[:_MOST_FAULTS])}{more}."
     if drain is not None:
+        goes_on = (
+            "while its fault stands we may put this job back in the queue"
+            if _may_requeue(beat, drain, now)
+            else "this job continues"
+        )
         yield (
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
-            " this job continues, and no new job starts there."
+            f" {goes_on}, and no new job starts there."
         )
+
+
+def _may_requeue(beat: records.AgentHeartbeat | None, drain: records.Drain, now: datetime) -> bool:
+    """True for a fresh drain of ours for a hard fault that stands: whether its jobs are requeued is decided only then."""
+    stands = beat is not None and any(
+        isinstance(fault, Mapping) and fault.get("severity") == records.Severity.HIGH.value
+        for fault in beat.faults.values()
+    )
+    ours = drain.owner == _OURS and drain.severity is records.Severity.HIGH
+    return ours and stands and now - drain.at <= _AFTERMATH
 
 
 def last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import gpus
@@ -88,6 +89,7 @@ def next_step(
     user: str = "",
     detail: str = "",
     noun: str = "device",
+    job: str = "JOBID",
 ) -> str:
     """A cause's next step with its names filled in. An unknown name becomes a general one; without a detail nothing is quoted."""
     return (step if detail else step.replace(": {detail}", "")).format(
@@ -96,6 +98,7 @@ def next_step(
         node=node or "the node",
         user=user or "the job's user",
         detail=detail,
+        job=job,
     )
 
 
@@ -277,3 +280,11 @@ def preempted_by(job_id: int, verdict: records.Verdict | None = None) -> str:
         text += f", which had to start again because of {verdict.cause}"
         text += f" on {verdict.node}" if verdict.node else ""
     return sentence(text)
+
+
+def since(at: datetime, end_at: datetime) -> str:
+    """`14:03:00Z, 25 min`, with the date if the end is of another day."""
+    waited = duration((end_at - at).total_seconds())
+    at, end_at = at.astimezone(UTC), end_at.astimezone(UTC)
+    day = "%Y-%m-%d " if at.date() != end_at.date() else ""
+    return f"{at:{day}%H:%M:%S}Z, {waited}"

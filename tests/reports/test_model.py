@@ -78,6 +78,15 @@ def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rep
     assert first.nodes_without_faults == ("n1",)
 
 
+def test_a_node_that_the_verdict_names_beside_is_not_called_faultless(story: rows.ReportRows) -> None:
+    """What shows a second fault need not be among the events that a report lists."""
+    beside = tuple(
+        dataclasses.replace(v, ruled_out=("less likely: node lost on n1 (by itself likely: node down)",))
+        for v in story.verdicts
+    )
+    assert build(dataclasses.replace(story, verdicts=beside)).attempts[0].nodes_without_faults == ()
+
+
 @pytest.mark.parametrize(
     ("n_gpus", "nodes", "shape"),
     [

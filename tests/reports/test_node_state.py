@@ -68,6 +68,24 @@ def test_faults_and_our_drain_are_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("severity", "ago_s", "owner", "goes_on"),
+    [("high", 5, "probing", False), ("high", 3600, "probing", True), ("high", 5, "alice", True), ("low", 5, "probing", True)],
+)  # fmt: skip
+def test_a_job_that_we_may_requeue_is_not_said_to_continue(
+    severity: str, ago_s: float, owner: str, goes_on: bool
+) -> None:
+    """A fault that may end by itself is waited for before the jobs of the drained node are requeued."""
+    drained = dataclasses.replace(
+        example.drain("drain", NOW - timedelta(seconds=ago_s)), severity=records.Severity.HIGH, owner=owner
+    )
+    faults = {"mount:/scratch": {"severity": severity}}
+    line = node_state.sentences(RUNNING, [beat("n2", faults=faults)], [drained], NOW)[1]
+    assert ("this job continues" in line) is goes_on
+    assert ("put this job back in the queue" in line) is not goes_on
+    assert "no new job starts there" in line
+
+
 def test_one_broken_part_is_one_fault() -> None:
     """Kernel, NVML and a check tell of the same GPU: it is counted once, as `probing-ctl nodes` does."""
     gpu = {"severity": "high", "device": "gpu2", "pci_bus_id": "0000:61:00"}
