@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import attempt_view, phrase
+from probing_cluster.reports import attempt_view, phrase, rows
 
 _MOST_STEPS = 3
 _NOTHING = ("Nothing: ", "Nothing for the job.")
@@ -55,17 +56,24 @@ OPERATORS = "For the operators: "
 """Begins a next step that the owner of a job cannot take."""
 _OF_MACHINES = frozenset({"filesystem_mount", "system_services"})
 """Causes of system software that only operators repair."""
+_REPAIRED = _OF_MACHINES | {"gpu_driver", "gpu_gsp_timeout", "kernel_panic"}
+"""Causes of system software that a repair of the node ends."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
 def what_now(
-    views: Sequence[attempt_view.AttemptView], *, now: datetime, requeued: bool = False
+    views: Sequence[attempt_view.AttemptView],
+    *,
+    now: datetime,
+    requeued: bool = False,
+    returned: Iterable[rows.ReturnedNode] = (),
 ) -> tuple[str, ...]:
     """Distinct next steps, newest attempt first, older ones with their number; then the state of the job if an attempt ended unfinished.
 
-    `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to.
+    `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to. `returned`: nodes back from repair.
     """
-    steps = _steps(views)[:_MOST_STEPS]
+    back = {one.node: one.at for one in returned}
+    steps = _steps(views, back)[:_MOST_STEPS]
     last = views[-1]
     if last.log_awaited:
         steps.insert(0, _AWAITED_LOG)
@@ -76,17 +84,39 @@ def what_now(
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
     state = _outcome(views, now) or (_requeued_pending(last) if requeued else _requeued_by_us(last))
-    ends = (state,) if state else (_why_not_restarted(last), _submit_again(last))
+    ends = (state,) if state else (_why_not_restarted(last), _submit_again(last, back))
     return tuple(dict.fromkeys([*steps, *(sentence for sentence in ends if sentence)]))
 
 
-def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
+def once_returned(step: str, *, node: str, domain: str, cause: str, at: datetime) -> str:
+    """The next step about a node that a repair brought back at `at`: what operators were to do is done, the owner's sentence stays."""
+    if domain != records.Domain.HARDWARE and cause not in _REPAIRED:
+        return step
+    found = _OF_OWNER.match(step)
+    done = f"{node} passed every test of its repair and came back into service at {phrase.stamp_z(at)}."
+    return f"{found[0].strip()} {done}" if found else done
+
+
+def _as_it_stands(
+    view: attempt_view.AttemptView, verdict: records.Verdict, back: Mapping[str, datetime]
+) -> records.Verdict:
+    """The verdict, with the next step that is left once its node came back from the repair that followed."""
+    node, end_at = verdict.node or "", view.attempt.end_at
+    if node not in back or end_at is None or back[node] <= end_at:
+        return verdict
+    step = once_returned(
+        verdict.next_step, node=node, domain=verdict.domain, cause=verdict.cause, at=back[node]
+    )
+    return dataclasses.replace(verdict, next_step=step)
+
+
+def _steps(views: Sequence[attempt_view.AttemptView], back: Mapping[str, datetime]) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
     judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]
     for view, verdict in judged:
         is_newest = not steps
-        for step in _of_verdict(view, verdict):
+        for step in _of_verdict(view, _as_it_stands(view, verdict, back)):
             if not is_newest and (step.startswith(_NOTHING) or step in known):
                 continue
             known.add(step)
@@ -176,7 +206,7 @@ def _requeued_pending(last: attempt_view.AttemptView) -> str:
     )
 
 
-def _submit_again(last: attempt_view.AttemptView) -> str:
+def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, datetime]) -> str:
     """Advice for a job that hardware ended for good, if its verdict is sure of that."""
     verdict = last.verdict
     if verdict is None or last.running:
@@ -188,6 +218,8 @@ def _submit_again(last: attempt_view.AttemptView) -> str:
     away = f" with --exclude={verdict.node}" if verdict.node else ""
     if verdict.node and any(_NAMED_NODE in d.why_state for d in _restarts(last)):
         away = f" without --nodelist, or with a list that leaves {verdict.node} out"
+    if verdict.node in back and last.attempt.end_at and back[verdict.node] > last.attempt.end_at:
+        away = ""
     did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
     return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."
 

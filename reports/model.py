@@ -195,6 +195,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
                 for d in found.drains
             ),
+            returned=found.returned,
         ),
         nodes_now=(
             *(

@@ -70,6 +70,14 @@ class NeverStartedTasks:
 
 
 @records.record
+class ReturnedNode:
+    """A node that a repair of ours brought back into service: every test passed."""
+
+    node: str = records.doc("the node")
+    at: datetime = records.doc("when it came back")
+
+
+@records.record
 class JobLog:
     """One file of a job's output as a node's agent read it after the end; the user controls every word of it."""
 
@@ -140,6 +148,9 @@ class ReportRows:
         "stalls of its ranks while it ran, oldest first", default=()
     )
     drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
+    returned: tuple[ReturnedNode, ...] = records.doc(
+        "nodes that a verdict names and that came back tested, oldest first", default=()
+    )
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     has_steps: bool | None = records.doc(
         "whether the probe saw a step or checkpoint of the run; null from a service that does not report it",
@@ -269,6 +280,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         moved=many("moved", records.HealthEvent),
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
+        returned=many("returned", ReturnedNode),
         account=record_from_json(records.RunAccount, account) if account else None,
         has_steps=document.get("has_steps"),
         other_submits=tuple(map(datetime.fromisoformat, document.get("other_submits") or ())),
