@@ -68,7 +68,7 @@ def _explained(view: attempt_view.AttemptView) -> bool:
         or view.doubt
         or view.pace
         or view.gangs
-        or (view.running and view.others)
+        or view.sighted
     )
 
 
