@@ -67,10 +67,12 @@ def what_now(
     now: datetime,
     requeued: bool = False,
     returned: Iterable[rows.ReturnedNode] = (),
+    waits: str = "",
 ) -> tuple[str, ...]:
     """Distinct next steps, newest attempt first, older ones with their number; then the state of the job if an attempt ended unfinished.
 
     `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to. `returned`: nodes back from repair.
+    `waits`: what Slurm says that a requeued job waits for.
     """
     back = {one.node: one.at for one in returned}
     steps = _steps(views, back)[:_MOST_STEPS]
@@ -83,7 +85,11 @@ def what_now(
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
-    state = _outcome(views, now) or (_requeued_pending(last) if requeued else _requeued_by_us(last))
+    state = (
+        _waits(waits)
+        or _outcome(views, now)
+        or (_requeued_pending(last) if requeued else _requeued_by_us(last))
+    )
     ends = (state,) if state else (_why_not_restarted(last), _submit_again(last, back))
     return tuple(dict.fromkeys([*steps, *(sentence for sentence in ends if sentence)]))
 
@@ -97,15 +103,23 @@ def once_returned(step: str, *, node: str, domain: str, cause: str, at: datetime
     return f"{found[0].strip()} {done}" if found else done
 
 
+def _back_at(
+    view: attempt_view.AttemptView, node: str | None, back: Mapping[str, datetime]
+) -> datetime | None:
+    """When the node came back from the repair that followed the attempt; None if it did not."""
+    at, end_at = back.get(node or ""), view.attempt.end_at
+    return at if at is not None and end_at is not None and at > end_at else None
+
+
 def _as_it_stands(
     view: attempt_view.AttemptView, verdict: records.Verdict, back: Mapping[str, datetime]
 ) -> records.Verdict:
-    """The verdict, with the next step that is left once its node came back from the repair that followed."""
-    node, end_at = verdict.node or "", view.attempt.end_at
-    if node not in back or end_at is None or back[node] <= end_at:
+    """The verdict, with the next step that is left once its node came back."""
+    at = _back_at(view, verdict.node, back)
+    if at is None or not verdict.node:
         return verdict
     step = once_returned(
-        verdict.next_step, node=node, domain=verdict.domain, cause=verdict.cause, at=back[node]
+        verdict.next_step, node=verdict.node, domain=verdict.domain, cause=verdict.cause, at=at
     )
     return dataclasses.replace(verdict, next_step=step)
 
@@ -168,6 +182,10 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
             yield text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
+def _waits(words: str) -> str:
+    return f"It was requeued under the same id; {words}." if words else ""
+
+
 def _outcome(views: Sequence[attempt_view.AttemptView], now: datetime) -> str:
     last = views[-1].attempt
     if last.state == "REQUEUED":
@@ -218,7 +236,7 @@ def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, datetime]) 
     away = f" with --exclude={verdict.node}" if verdict.node else ""
     if verdict.node and any(_NAMED_NODE in d.why_state for d in _restarts(last)):
         away = f" without --nodelist, or with a list that leaves {verdict.node} out"
-    if verdict.node in back and last.attempt.end_at and back[verdict.node] > last.attempt.end_at:
+    if _back_at(last, verdict.node, back):
         away = ""
     did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
     return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."

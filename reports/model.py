@@ -196,6 +196,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 for d in found.drains
             ),
             returned=found.returned,
+            waits=found.waits,
         ),
         nodes_now=(
             *(

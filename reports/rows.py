@@ -178,6 +178,10 @@ class ReportRows:
         "tasks of the array that ended before they began", default=()
     )
     n_siblings: int = records.doc("number of siblings in all", default=0)
+    waits: str = records.doc(
+        "what a job that was requeued waits for, by Slurm, as one clause; empty where nobody asked or it says nothing",
+        default="",
+    )
 
 
 def record_from_json(cls: type[_T], row: Mapping[str, Any]) -> _T:
@@ -293,4 +297,5 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         siblings=many("siblings", Sibling),
         never_started=many("never_started", NeverStartedTasks),
         n_siblings=int(document.get("n_siblings") or 0),
+        waits=str(document.get("waits") or ""),
     )

@@ -207,6 +207,18 @@ def test_older_attempts_steps_are_called_theirs_and_nothing_to_do_is_left_out(st
     assert "Attempt" not in " ".join(steps("Look at the output"))
 
 
+def test_a_requeued_job_is_told_what_it_waits_for(story: rows.ReportRows) -> None:
+    """Slurm's word about now is worth more than the age of the requeue."""
+    _, first = story.attempts
+    for end_at in (first.end_at, example.at("00:00:01")):
+        alone = dataclasses.replace(story, attempts=(dataclasses.replace(first, end_at=end_at),))
+        words = "job 4242 waits (ReqNodeNotAvail): nodes that it needs are down, drained or reserved"
+        assert build(dataclasses.replace(alone, waits=words)).advice[-1] == (
+            f"It was requeued under the same id; {words}."
+        )
+        assert "ReqNodeNotAvail" not in " ".join(build(alone).advice)
+
+
 def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> None:
     """An import of the past, or a job that was cancelled since: nothing here says that it still waits."""
     _, first = story.attempts

@@ -137,7 +137,9 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
 
 def _without_a_picture(page: sync_api.Page, url: str) -> None:
     """An answer that is another page, such as the login's, is not drawn as ranks."""
-    page.route("**/heat?*", lambda route: route.fulfill(status=200, content_type="text/html", body="<h1>Log in</h1>"))
+    page.route(
+        "**/heat?*", lambda route: route.fulfill(status=200, content_type="text/html", body="<h1>Log in</h1>")
+    )
     page.goto(f"{url}/jobs/12")
     page.wait_for_selector("[data-heat-words]:has-text('load the page again')")
     page.unroute("**/heat?*")
