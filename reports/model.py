@@ -200,7 +200,9 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         ),
         nodes_now=(
             *(
-                node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since)
+                node_state.sentences(
+                    last, found.heartbeats, found.drains, now, found.listening_since, found.read_at
+                )
                 if found.exported_until is None
                 else ()
             ),

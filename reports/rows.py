@@ -166,6 +166,9 @@ class ReportRows:
     listening_since: datetime | None = records.doc(
         "since when agents can be heard without a gap; null if there was no gap", default=None
     )
+    read_at: datetime | None = records.doc(
+        "when the database read this, by its own clock; null from a service that does not say", default=None
+    )
     exported_until: datetime | None = records.doc(
         "the last instant in imported accounting; null if a service reads accounting", default=None
     )
@@ -266,7 +269,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         return tuple(_readable(cls, sanitize.without_secrets_in(found) if key in _QUOTING else found))
 
     account, since = document.get("account"), document.get("listening_since")
-    exported = document.get("exported_until")
+    exported, read_at = document.get("exported_until"), document.get("read_at")
     return ReportRows(
         attempts=many("attempts", records.JobAttempt),
         verdicts=many("verdicts", records.Verdict),
@@ -291,6 +294,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         other_clusters=tuple(map(str, document.get("other_clusters") or ())),
         heartbeats=many("heartbeats", records.AgentHeartbeat),
         listening_since=datetime.fromisoformat(since) if since else None,
+        read_at=datetime.fromisoformat(read_at) if read_at else None,
         exported_until=datetime.fromisoformat(exported) if exported else None,
         logs=tuple(_logs(sanitize.without_secrets_in(document.get("logs") or ()))),
         run_jobs=tuple(document.get("run_jobs") or ()),

@@ -5,7 +5,7 @@
 --          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
 --                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, returned (node, at: of the nodes that verdicts name, those whose last repair of ours ended with every test passed), account,
---                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
+--                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, read_at, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -173,6 +173,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks' || jsonb_build_object('at', h.received_at)) from probing.agent_heartbeat h
                    where h.cluster = (select cluster from picked) and h.node in (select node from spans where end_at = 'infinity')),
     'exported_until', probing.exported_until(),
+    'read_at', clock_timestamp(),
     'listening_since', (select min(probing.listening() ->> cluster) from picked),
     'has_steps', exists (select from probing.health_event e
                    where e.job_id = any (array(select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key) order by 1 limit 100))

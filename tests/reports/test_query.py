@@ -210,6 +210,8 @@ def test_a_node_whose_clock_is_off_is_heard_by_the_servers_clock(store: db_store
     found = read(store.connection_uri(), "84")
     report = model.build(job_ref.parse("84"), found, now=datetime.now(UTC))
     assert "has not been heard" not in str(report)
+    assert found.read_at is not None
+    assert timedelta() <= found.read_at - found.heartbeats[0].at < timedelta(minutes=1)
     assert [abs(b.at - now) < timedelta(minutes=5) for b in found.heartbeats] == [True]
 
 
