@@ -25,7 +25,8 @@ _EMPTY_LOG = (
 )
 _HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the batch step in `sacct` then shows 0:1."
 """The signal stands at the batch step only, which we do not read."""
-_AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
+AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
+"""The next step of a report whose verdict is without the job's output."""
 _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
@@ -78,7 +79,7 @@ def what_now(
     steps = _steps(views, back)[:_MOST_STEPS]
     last = views[-1]
     if last.log_awaited:
-        steps.insert(0, _AWAITED_LOG)
+        steps.insert(0, AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
