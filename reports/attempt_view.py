@@ -101,9 +101,9 @@ class AttemptView:
         its own output, which `doubt` is about."""
         if self.running:
             return self.others
-        seen = tuple(e for e in self.others if e.source not in vocabulary.JOB_SIDE_SOURCES)
-        grave = any(e.severity is records.Severity.HIGH for e in seen)
-        return seen if grave and self.attempt.state == "COMPLETED" else ()
+        on_nodes = tuple(e for e in self.others if e.source not in vocabulary.JOB_SIDE_SOURCES)
+        grave = any(e.severity is records.Severity.HIGH for e in on_nodes)
+        return on_nodes if grave and self.attempt.state == "COMPLETED" else ()
 
     @property
     def sighted_title(self) -> str:

@@ -330,9 +330,9 @@ def test_what_a_job_that_completed_met_stays_in_its_report(story: rows.ReportRow
         [dataclasses.replace(e, severity=records.Severity.LOW) for e in story.evidence],
         [dataclasses.replace(e, source="joblog", kind="cuda_error", job_id=4242) for e in story.evidence],
     ):
-        quiet = dataclasses.replace(found, others=tuple(calm))
-        assert "Seen on the nodes" not in render(quiet)
-        assert "Seen on the nodes" not in page.render(build(quiet))
+        without = dataclasses.replace(found, others=tuple(calm))
+        assert "Seen on the nodes" not in render(without)
+        assert "Seen on the nodes" not in page.render(build(without))
 
 
 def test_a_later_component_of_a_het_job_is_sent_to_the_output_of_the_first(story: rows.ReportRows) -> None:
