@@ -195,10 +195,14 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
                 for d in found.drains
             ),
+            returned=found.returned,
+            waits=found.waits,
         ),
         nodes_now=(
             *(
-                node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since)
+                node_state.sentences(
+                    last, found.heartbeats, found.drains, now, found.listening_since, found.read_at
+                )
                 if found.exported_until is None
                 else ()
             ),

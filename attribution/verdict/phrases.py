@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import gpus
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
+from probing_cluster.core.catalogue import fault_names
 
 _KINDS = {
     "xid": "Xid",
@@ -60,6 +61,8 @@ def device(name: str | None, noun: str = "device") -> str:
     """`GPU 3` for gpu3, `GPU-5f3c9e10` for a UUID, other names unchanged; without a name, the noun (`taxonomy.Cause.noun`)."""
     if not name:
         return a(noun)
+    if name in fault_names.LIBRARIES:
+        return "the GPUs"
     index = gpus.index_of(name)
     if index is not None:
         return f"GPU {index}"
@@ -92,6 +95,9 @@ def next_step(
     job: str = "JOBID",
 ) -> str:
     """A cause's next step with its names filled in. An unknown name becomes a general one; without a detail nothing is quoted."""
+    if part in fault_names.LIBRARIES:
+        # No GPU can be reached to be reset.
+        step = step.replace("Reset {device} of {node}", "Reload the GPU driver of {node}, or reboot it")
     return (step if detail else step.replace(": {detail}", "")).format(
         device=device(part) if part else f"the {noun}",
         named_device=f" {device(part)}" if part else "",

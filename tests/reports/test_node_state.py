@@ -53,6 +53,14 @@ def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
     assert lines == ("n[1-2]: the agent reports no active fault; not drained by Probing Cluster.",)
 
 
+def test_by_one_clock_three_beats_are_silence_however_short() -> None:
+    """As `probing-ctl nodes` says it; the reader's own clock does not count then."""
+    beats = [beat("n1", 8, beat_s=3.0), beat("n2", 11, beat_s=3.0)]
+    lines = node_state.sentences(RUNNING, beats, [], NOW + timedelta(hours=1), read_at=NOW)
+    assert lines[0].startswith("n2 has not been heard for 11 s")
+    assert lines[1].startswith("n1: the agent reports no active fault")
+
+
 def test_faults_and_our_drain_are_named() -> None:
     """What is broken under a job that still runs, and that no other starts there."""
     faults = {"xid:gpu3": {"severity": "high"}, "odd\x1b[31m": "boo", "x" * 500: {"severity": ["high"]}}
