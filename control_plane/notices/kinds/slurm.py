@@ -18,12 +18,14 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     }
     for drain in notice_picture.by_slurm:
         if drain.node not in ours:
+            found, todo = _agent(notice_picture, drain.node)
             yield fact.Fact(
                 fact_id=drain.node,
                 cause=drain.reason[:40],
                 at=drain.since_at or notice_picture.now,
                 severity=records.Severity.LOW,
-                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; {_next(notice_picture, drain.node)}",
+                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; its agent {found}",
+                todo=todo,
                 nodes=(drain.node,),
                 partitions=notice_picture.partitions_of([drain.node]),
                 stands=True,
@@ -35,13 +37,14 @@ def _did(drain: actions.SlurmDrain) -> str:
     return "drained" if "DRAIN" in states else f"set {next((s for s in _OUT if s in states), 'DOWN')}"
 
 
-def _next(notice_picture: picture.NoticePicture, node: str) -> str:
+def _agent(notice_picture: picture.NoticePicture, node: str) -> tuple[str, str]:
+    """What the node's agent sees, and what to do about a node where it sees nothing."""
     faults = notice_picture.faults_by_node.get(node)
     if faults is None or node in (notice_picture.silent_s or {}):
-        return "its agent is not heard"
+        return "is not heard", ""
     if faults:
-        return f"its agent sees {', '.join(faults[:3])}"
-    return f"its agent sees no fault: scontrol update NodeName={node} State=RESUME once you are content"
+        return f"sees {', '.join(faults[:3])}", ""
+    return "sees no fault", f"scontrol update NodeName={node} State=RESUME once you are content"
 
 
 KIND = fact.Kind(
