@@ -155,6 +155,7 @@ def _refusals(
             if confirm.is_current(beat, fleet_view.silent_s.get(name))
             else {}
         )
+        faults = {k: f for k, f in faults.items() if not confirm.is_accepted(name, f, fleet_view)}
         node = fleet_view.nodes.get(name)
         if (
             not faults
