@@ -57,6 +57,12 @@ class Node:
         return node_events.gone(self.states)
 
     @property
+    def in_maintenance(self) -> bool:
+        """True while nothing but a reservation for maintenance keeps it out of service."""
+        taken = self.states & vocabulary.UNTOUCHABLE_STATES
+        return bool(taken) and taken <= _MAINTENANCE
+
+    @property
     def prolog_failed(self) -> bool:
         """True while Slurm itself has drained it because a Prolog exited non-zero."""
         return "DRAIN" in self.states and self.reason.lower().startswith("prolog error")
@@ -102,6 +108,11 @@ def in_maintenance_then(drain: records.Drain) -> bool:
     """Whether a drain was left undone for nothing but a reservation for maintenance: whoever ends that has judged no fault."""
     states, by_another, _ = drain.why_state.partition(" by another (")
     return drain.state == "skipped" and bool(by_another) and set(states.split("+")) <= _MAINTENANCE
+
+
+def was_out(drain: records.Drain) -> bool:
+    """Whether a drain was left undone since the node was out of service already, by another."""
+    return drain.state == "skipped" and " by another (" in drain.why_state
 
 
 def left_open(drain: records.Drain) -> bool:

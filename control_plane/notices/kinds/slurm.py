@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.repair import way_back
 from probing_cluster.core import records
 from probing_cluster.db.store import actions
 
@@ -14,16 +16,18 @@ _OUT = ("DOWN", "FAIL", "FAILING")
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per node, with what its agent sees there: after a machine stood still it is often nothing."""
     ours = {
-        d.node for d in notice_picture.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)
+        d.node: d for d in notice_picture.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)
     }
     for drain in notice_picture.by_slurm:
-        if drain.node not in ours:
+        own = ours.get(drain.node)
+        # Of a drain that we took over from Slurm its words are kept for some seconds; only later ones were written over ours.
+        if own is None or (drain.since_at is not None and drain.since_at > own.at):
             yield fact.Fact(
                 fact_id=drain.node,
                 cause=drain.reason[:40],
                 at=drain.since_at or notice_picture.now,
                 severity=records.Severity.LOW,
-                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; {_next(notice_picture, drain.node)}",
+                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; {_next(notice_picture, drain, own)}",
                 nodes=(drain.node,),
                 partitions=notice_picture.partitions_of([drain.node]),
                 stands=True,
@@ -35,7 +39,11 @@ def _did(drain: actions.SlurmDrain) -> str:
     return "drained" if "DRAIN" in states else f"set {next((s for s in _OUT if s in states), 'DOWN')}"
 
 
-def _next(notice_picture: picture.NoticePicture, node: str) -> str:
+def _next(notice_picture: picture.NoticePicture, drain: actions.SlurmDrain, own: records.Drain | None) -> str:
+    """`own`: our drain of the node, over which Slurm wrote its reason."""
+    node = drain.node
+    if own is not None:
+        return way_back.overwritten(view.Node(name=node, reason=drain.reason))
     faults = notice_picture.faults_by_node.get(node)
     if faults is None or node in (notice_picture.silent_s or {}):
         return "its agent is not heard"

@@ -68,7 +68,9 @@ def test_a_fault_of_an_outage_is_a_reason_to_ask_again(service: context.Context)
     assert len(picture.waiting(service).events) == 1
 
 
-def test_an_old_event_whose_fault_has_ended_is_history(service: context.Context, slurm: fakes.FakeSlurm) -> None:
+def test_an_old_event_whose_fault_has_ended_is_history(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
     """An event of an hour ago that the agent no longer confirms causes no drain."""
     lost_at = fakes.NOW - HOUR
     fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at), faults=False)
