@@ -316,6 +316,24 @@ def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, slu
     assert actions.run(service) == ""
 
 
+@pytest.mark.parametrize("stands", [True, False])
+def test_the_drain_for_a_refusal_names_the_code_of_its_fault(
+    service: context.Context, slurm: fakes.FakeSlurm, *, stands: bool
+) -> None:
+    """As any other drain for it, whether the agent still has the fault or only reported it."""
+    slurm.state["n2"] = dataclasses.replace(
+        slurm.state["n2"], states=frozenset({"IDLE", "DRAIN"}), reason="Prolog error", reason_at=NOW
+    )
+    lost = xid()
+    refusal = xid(
+        9, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=7,
+        detail={"fault": "xid:gpu3", "event_id": str(lost.event_id)},
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", lost, refusal, faults=stands)
+    actions.run(service)
+    assert slurm.acts == [("adopt", "n2", "probing: xid 79 gpu3")]
+
+
 def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(
     service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
