@@ -32,6 +32,8 @@ def find(fleet_view: view.View, policy: settings.PolicySettings) -> dict[uuid.UU
             drains = [d for d in fleet_view.drains_of(node) if d.action == "drain"]
             decided = any(
                 confirm.lifted_over(d, fault)
+                # It stands, or somebody lifted it a moment ago and its row does not say so yet.
+                or (d.state == "done" and d.ended_at is None)
                 or (ids & {str(i) for i in d.event_ids} and not view.left_open(d))
                 for d in drains
             )
