@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from probing_cluster.core import errors
 
@@ -38,6 +38,12 @@ class Parser(argparse.ArgumentParser):
         """Adds subcommands as argparse does, and remembers them."""
         self.subcommands = super().add_subparsers(**kwargs)
         return self.subcommands
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the command as argparse does; where a subcommand is missing, with where they are listed."""
+        missing = self.subcommands is not None and "are required: " in message
+        more = f"; {self.prog} --help lists its commands" if missing else ""
+        super().error(f"{message}{more}")
 
     def read(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """The arguments; `--config FILE nodes` is `nodes --config FILE`."""

@@ -60,12 +60,15 @@ SELECT
     d.drain_id, d.cluster, d.node, d.at, d.action, d.state, d.reason, d.owner, d.why_state, d.severity, d.job_id,
     d.action = 'drain' AND d.state = 'done' AND d.ended_at IS NULL AS open,
     d.ended_at,
-    extract(epoch FROM coalesce(d.ended_at, now()) - d.at)::double precision AS duration_s,
+    CASE
+        WHEN d.ended_at IS NOT NULL OR (d.state = 'done' AND d.action IN ('drain', 'exclude'))
+        THEN extract(epoch FROM coalesce(d.ended_at, now()) - d.at)::double precision
+    END AS duration_s,
     d.event_ids
 FROM probing.drain d;
 COMMENT ON VIEW ops.drains IS 'Every decision about a node: drains, requeues, resumes, refusals, done or denied, and why.';
 COMMENT ON COLUMN ops.drains.open IS 'true while a node drain of ours stands';
-COMMENT ON COLUMN ops.drains.duration_s IS 'seconds from the decision to its end, or to now';
+COMMENT ON COLUMN ops.drains.duration_s IS 'seconds from the decision to its end, or to now while it stands; null for what does not last, such as a requeue, or was not done';
 
 CREATE OR REPLACE VIEW ops.lemons WITH (security_invoker = true) AS
 SELECT

@@ -105,6 +105,7 @@ class NodeState:
         """
         now, boot_id = self.clock.now(), self.identity.boot_id()
         over = self.faults.repaired(cleared)
+        self.intake.save_faults()
         self.intake.take(
             faults.recovery(f, "agent", boot_id, now, "declared repaired by a person") for f in over
         )

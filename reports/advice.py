@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import attempt_view, phrase
+from probing_cluster.reports import attempt_view, phrase, rows
 
 _MOST_STEPS = 3
 _NOTHING = ("Nothing: ", "Nothing for the job.")
@@ -24,7 +25,8 @@ _EMPTY_LOG = (
 )
 _HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the batch step in `sacct` then shows 0:1."
 """The signal stands at the batch step only, which we do not read."""
-_AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
+AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
+"""The next step of a report whose verdict is without the job's output."""
 _UNREAD_LOG = (
     "The job's output could not be read: {files}. "
     "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
@@ -55,38 +57,81 @@ OPERATORS = "For the operators: "
 """Begins a next step that the owner of a job cannot take."""
 _OF_MACHINES = frozenset({"filesystem_mount", "system_services"})
 """Causes of system software that only operators repair."""
+_REPAIRED = _OF_MACHINES | {"gpu_driver", "gpu_gsp_timeout", "kernel_panic"}
+"""Causes of system software that a repair of the node ends."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
 def what_now(
-    views: Sequence[attempt_view.AttemptView], *, now: datetime, requeued: bool = False
+    views: Sequence[attempt_view.AttemptView],
+    *,
+    now: datetime,
+    requeued: bool = False,
+    returned: Iterable[rows.ReturnedNode] = (),
+    waits: str = "",
 ) -> tuple[str, ...]:
     """Distinct next steps, newest attempt first, older ones with their number; then the state of the job if an attempt ended unfinished.
 
-    `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to.
+    `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to. `returned`: nodes back from repair.
+    `waits`: what Slurm says that a requeued job waits for.
     """
-    steps = _steps(views)[:_MOST_STEPS]
+    back = {one.node: one.at for one in returned}
+    steps = _steps(views, back)[:_MOST_STEPS]
     last = views[-1]
     if last.log_awaited:
-        steps.insert(0, _AWAITED_LOG)
+        steps.insert(0, AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
         return tuple(steps)
-    state = _outcome(views, now) or (_requeued_pending(last) if requeued else _requeued_by_us(last))
-    ends = (state,) if state else (_why_not_restarted(last), _submit_again(last))
+    state = (
+        _waits(waits)
+        or _outcome(views, now)
+        or (_requeued_pending(last) if requeued else _requeued_by_us(last))
+    )
+    ends = (state,) if state else (_why_not_restarted(last), _submit_again(last, back))
     return tuple(dict.fromkeys([*steps, *(sentence for sentence in ends if sentence)]))
 
 
-def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
+def once_returned(step: str, *, node: str, domain: str, cause: str, at: datetime) -> str:
+    """The next step about a node that a repair brought back at `at`: what operators were to do is done, the owner's sentence stays."""
+    if domain != records.Domain.HARDWARE and cause not in _REPAIRED:
+        return step
+    found = _OF_OWNER.match(step)
+    done = f"{node} passed every test of its repair and came back into service at {phrase.stamp_z(at)}."
+    return f"{found[0].strip()} {done}" if found else done
+
+
+def _back_at(
+    view: attempt_view.AttemptView, node: str | None, back: Mapping[str, datetime]
+) -> datetime | None:
+    """When the node came back from the repair that followed the attempt; None if it did not."""
+    at, end_at = back.get(node or ""), view.attempt.end_at
+    return at if at is not None and end_at is not None and at > end_at else None
+
+
+def _as_it_stands(
+    view: attempt_view.AttemptView, verdict: records.Verdict, back: Mapping[str, datetime]
+) -> records.Verdict:
+    """The verdict, with the next step that is left once its node came back."""
+    at = _back_at(view, verdict.node, back)
+    if at is None or not verdict.node:
+        return verdict
+    step = once_returned(
+        verdict.next_step, node=verdict.node, domain=verdict.domain, cause=verdict.cause, at=at
+    )
+    return dataclasses.replace(verdict, next_step=step)
+
+
+def _steps(views: Sequence[attempt_view.AttemptView], back: Mapping[str, datetime]) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
     judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]
     for view, verdict in judged:
         is_newest = not steps
-        for step in _of_verdict(view, verdict):
+        for step in _of_verdict(view, _as_it_stands(view, verdict, back)):
             if not is_newest and (step.startswith(_NOTHING) or step in known):
                 continue
             known.add(step)
@@ -138,6 +183,10 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
             yield text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
+def _waits(words: str) -> str:
+    return f"It was requeued under the same id; {words}." if words else ""
+
+
 def _outcome(views: Sequence[attempt_view.AttemptView], now: datetime) -> str:
     last = views[-1].attempt
     if last.state == "REQUEUED":
@@ -176,7 +225,7 @@ def _requeued_pending(last: attempt_view.AttemptView) -> str:
     )
 
 
-def _submit_again(last: attempt_view.AttemptView) -> str:
+def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, datetime]) -> str:
     """Advice for a job that hardware ended for good, if its verdict is sure of that."""
     verdict = last.verdict
     if verdict is None or last.running:
@@ -188,6 +237,8 @@ def _submit_again(last: attempt_view.AttemptView) -> str:
     away = f" with --exclude={verdict.node}" if verdict.node else ""
     if verdict.node and any(_NAMED_NODE in d.why_state for d in _restarts(last)):
         away = f" without --nodelist, or with a list that leaves {verdict.node} out"
+    if _back_at(last, verdict.node, back):
+        away = ""
     did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
     return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."
 

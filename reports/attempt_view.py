@@ -96,6 +96,22 @@ class AttemptView:
         return not self.running and self.attempt.state in FAILED_STATES | phrase.NOT_JUDGED.keys()
 
     @property
+    def sighted(self) -> tuple[records.HealthEvent, ...]:
+        """What was seen on its nodes, of an attempt that runs, or that completed although something grave was; of a completed one without
+        its own output, which `doubt` is about."""
+        if self.running:
+            return self.others
+        on_nodes = tuple(e for e in self.others if e.source not in vocabulary.JOB_SIDE_SOURCES)
+        grave = any(e.severity is records.Severity.HIGH for e in on_nodes)
+        return on_nodes if grave and self.attempt.state == "COMPLETED" else ()
+
+    @property
+    def sighted_title(self) -> str:
+        """The title of the section that `sighted` is in."""
+        words = "so far" if self.running else "although it completed"
+        return f"Seen on the nodes of attempt {self.attempt.attempt} {words}"
+
+    @property
     def doubt(self) -> str:
         """What failed in a COMPLETED attempt, or that it ran in another directory; empty if neither, and for all other states."""
         if failed := self.failed_part:

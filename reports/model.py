@@ -195,10 +195,14 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
                 for d in found.drains
             ),
+            returned=found.returned,
+            waits=found.waits,
         ),
         nodes_now=(
             *(
-                node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since)
+                node_state.sentences(
+                    last, found.heartbeats, found.drains, now, found.listening_since, found.read_at
+                )
                 if found.exported_until is None
                 else ()
             ),
@@ -274,6 +278,12 @@ def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
     return attempt.ref if ref.plain else ref.name
 
 
+def _accused(attempt: records.JobAttempt, verdict: records.Verdict | None) -> set[str]:
+    """Its nodes at which the verdict names another possible cause: what shows it need not be among the events listed."""
+    named = verdict.less_likely if verdict else ()
+    return {n for n in attempt.nodes if any(f" on {n} (" in words for words in named)}
+
+
 def _view(
     attempt: records.JobAttempt, found: rows.ReportRows, later: Sequence[records.JobAttempt], now: datetime
 ) -> attempt_view.AttemptView:
@@ -283,6 +293,7 @@ def _view(
     others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
     until = later[0].start_at if later else None
     nodes_with_events = {e.node for e in (*evidence, *others)}
+    nodes_with_events |= _accused(attempt, verdict)
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
     own = (_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))

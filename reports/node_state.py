@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
@@ -11,7 +11,7 @@ from probing_cluster.reports import phrase
 
 _MISSED_BEATS = 3
 _LEAST_SILENCE_S = 15.0
-"""The clocks of node and reader may differ by seconds; no agent counts as silent before this."""
+"""Without the server's time of the reading: its clock and the reader's may differ by seconds; no agent counts as silent before this."""
 _MOST_FAULTS = 4
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 _AFTERMATH = timedelta(minutes=10)
@@ -28,14 +28,19 @@ def sentences(
     drains: Iterable[records.Drain],
     now: datetime,
     listening_since: datetime | None = None,
+    read_at: datetime | None = None,
 ) -> tuple[str, ...]:
-    """One sentence for each node with a problem, one for all others; none once the attempt has ended."""
+    """One sentence for each node with a problem, one for all others; none once the attempt has ended.
+
+    `read_at`: when the rows were read, by the clock that also says when each agent was heard; `now` is the reader's.
+    """
     if attempt.end_at is not None or not attempt.nodes:
         return ()
+    now, least_s = (now, _LEAST_SILENCE_S) if read_at is None else (read_at, 0.0)
     beats = {beat.node: beat for beat in heartbeats}
     open_drains = {d.node: d for d in drains if d.action == "drain" and d.state == "done" and not d.ended_at}
     notes = {
-        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since))
+        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since, least_s))
         for node in attempt.nodes
     }
     unwatched = [node for node in attempt.nodes if node not in beats]
@@ -83,10 +88,11 @@ def _notes(
     drain: records.Drain | None,
     now: datetime,
     listening_since: datetime | None,
+    least_s: float,
 ) -> Iterator[str]:
     if beat is not None:
         silent_s = (now - max(beat.at, listening_since or beat.at)).total_seconds()
-        if silent_s > max(_MISSED_BEATS * beat.beat_s, _LEAST_SILENCE_S):
+        if silent_s > max(_MISSED_BEATS * beat.beat_s, least_s):
             yield (
                 f"{node} has not been heard for {phrase.span((now - beat.at).total_seconds())}: the node, its network or its agent is down."
                 " If it is the node, Slurm ends this attempt as NODE_FAIL within its SlurmdTimeout."
@@ -96,10 +102,25 @@ def _notes(
             more = f" and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
             yield f"{node} has an active fault: {', '.join(faults[:_MOST_FAULTS])}{more}."
     if drain is not None:
+        goes_on = (
+            "while its fault stands we may put this job back in the queue"
+            if _may_requeue(beat, drain, now)
+            else "this job continues"
+        )
         yield (
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
-            " this job continues, and no new job starts there."
+            f" {goes_on}, and no new job starts there."
         )
+
+
+def _may_requeue(beat: records.AgentHeartbeat | None, drain: records.Drain, now: datetime) -> bool:
+    """True for a fresh drain of ours for a hard fault that stands: whether its jobs are requeued is decided only then."""
+    stands = beat is not None and any(
+        isinstance(fault, Mapping) and fault.get("severity") == records.Severity.HIGH.value
+        for fault in beat.faults.values()
+    )
+    ours = drain.owner == _OURS and drain.severity is records.Severity.HIGH
+    return ours and stands and now - drain.at <= _AFTERMATH
 
 
 def last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:

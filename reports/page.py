@@ -63,12 +63,7 @@ def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigur
 def _explained(view: attempt_view.AttemptView) -> bool:
     """Whether the page has a section on this attempt."""
     return bool(
-        view.verdict
-        or view.ended_unfinished
-        or view.doubt
-        or view.pace
-        or view.gangs
-        or (view.running and view.others)
+        view.verdict or view.ended_unfinished or view.doubt or view.pace or view.gangs or view.sighted
     )
 
 

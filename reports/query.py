@@ -68,6 +68,9 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
     """The JSON document of `ref`'s rows; raises NotFound when no such attempt is stored."""
     row = connection.execute(SQL, parameters(cluster, ref)).fetchone()
     if row is None or row[0] is None:
+        if ref.until is not None:
+            msg = f"job {ref} is not known: no job of that id that was submitted by then is on record; probing-report {ref.name} shows its latest"
+            raise errors.NotFound(msg)
         msg = f"job {ref} is not known: no start of it is in the accounting read so far; where it still waits, squeue says why; if it runs or has just ended, ask again in half a minute (jobs that test nodes for us have no report)"
         raise errors.NotFound(msg)
     document: Mapping[str, Any] = row[0]

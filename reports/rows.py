@@ -70,6 +70,14 @@ class NeverStartedTasks:
 
 
 @records.record
+class ReturnedNode:
+    """A node that a repair of ours brought back into service: every test passed."""
+
+    node: str = records.doc("the node")
+    at: datetime = records.doc("when it came back")
+
+
+@records.record
 class JobLog:
     """One file of a job's output as a node's agent read it after the end; the user controls every word of it."""
 
@@ -140,6 +148,9 @@ class ReportRows:
         "stalls of its ranks while it ran, oldest first", default=()
     )
     drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
+    returned: tuple[ReturnedNode, ...] = records.doc(
+        "nodes that a verdict names and that came back tested, oldest first", default=()
+    )
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     has_steps: bool | None = records.doc(
         "whether the probe saw a step or checkpoint of the run; null from a service that does not report it",
@@ -155,6 +166,9 @@ class ReportRows:
     listening_since: datetime | None = records.doc(
         "since when agents can be heard without a gap; null if there was no gap", default=None
     )
+    read_at: datetime | None = records.doc(
+        "when the database read this, by its own clock; null from a service that does not say", default=None
+    )
     exported_until: datetime | None = records.doc(
         "the last instant in imported accounting; null if a service reads accounting", default=None
     )
@@ -167,6 +181,10 @@ class ReportRows:
         "tasks of the array that ended before they began", default=()
     )
     n_siblings: int = records.doc("number of siblings in all", default=0)
+    waits: str = records.doc(
+        "what a job that was requeued waits for, by Slurm, as one clause; empty where nobody asked or it says nothing",
+        default="",
+    )
 
 
 def record_from_json(cls: type[_T], row: Mapping[str, Any]) -> _T:
@@ -251,7 +269,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         return tuple(_readable(cls, sanitize.without_secrets_in(found) if key in _QUOTING else found))
 
     account, since = document.get("account"), document.get("listening_since")
-    exported = document.get("exported_until")
+    exported, read_at = document.get("exported_until"), document.get("read_at")
     return ReportRows(
         attempts=many("attempts", records.JobAttempt),
         verdicts=many("verdicts", records.Verdict),
@@ -269,16 +287,19 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         moved=many("moved", records.HealthEvent),
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
+        returned=many("returned", ReturnedNode),
         account=record_from_json(records.RunAccount, account) if account else None,
         has_steps=document.get("has_steps"),
         other_submits=tuple(map(datetime.fromisoformat, document.get("other_submits") or ())),
         other_clusters=tuple(map(str, document.get("other_clusters") or ())),
         heartbeats=many("heartbeats", records.AgentHeartbeat),
         listening_since=datetime.fromisoformat(since) if since else None,
+        read_at=datetime.fromisoformat(read_at) if read_at else None,
         exported_until=datetime.fromisoformat(exported) if exported else None,
         logs=tuple(_logs(sanitize.without_secrets_in(document.get("logs") or ()))),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
         never_started=many("never_started", NeverStartedTasks),
         n_siblings=int(document.get("n_siblings") or 0),
+        waits=str(document.get("waits") or ""),
     )

@@ -146,16 +146,16 @@ def _attempt_head(view: attempt_view.AttemptView, days: bool, still: str) -> str
 
 def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
     attempt, verdict = view.attempt, view.verdict
-    if verdict is None and not (view.ended_unfinished or view.doubt or (view.running and view.others)):
+    if verdict is None and not (view.ended_unfinished or view.doubt or view.sighted):
         return
     yield ""
-    if verdict is None and view.doubt:
-        yield brush.bold(view.doubt_title)
-        yield from _wrap(view.doubt, width, "  ")
-        yield from _evidence(view.own_errors, width, days)
-        return
     if verdict is None:
-        yield from _unjudged(view, width, days, brush)
+        if view.doubt:
+            yield brush.bold(view.doubt_title)
+            yield from _wrap(view.doubt, width, "  ")
+            yield from _evidence(view.own_errors, width, days)
+        if view.sighted or not view.doubt:
+            yield from _unjudged(view, width, days, brush)
         return
     title = _sides(f"Why attempt {attempt.attempt} {view.how_it_ended}", sure_so_far(view), width)
     yield from map(brush.bold, title)
@@ -304,13 +304,13 @@ def domain_words(verdict: records.Verdict) -> str:
 
 def _unjudged(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
     number, ending = view.attempt.attempt, phrase.ending(view.attempt)
-    if view.running:
-        yield brush.bold(f"Seen on the nodes of attempt {number} so far")
+    if view.running or view.sighted:
+        yield brush.bold(view.sighted_title)
     else:
         yield brush.bold(f"Attempt {number} ended {view.attempt.state}{f' ({ending})' if ending else ''}")
         yield from _wrap(view.why_not_judged, width, "  ")
-    worst = [e.event_id for e in _worst_first(view.others)]
-    yield from _evidence(view.others, width, days, worst, view.others_left_out)
+    found = view.sighted or view.others
+    yield from _evidence(found, width, days, [e.event_id for e in _worst_first(found)], view.others_left_out)
     yield from _wrap_if(_done(view, days), width)
 
 

@@ -20,6 +20,7 @@ from probing_cluster.attribution.verdict import (
     view_builder,
     window,
 )
+from probing_cluster.attribution.verdict import findings as finding_words
 from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import store
 
@@ -115,7 +116,10 @@ class Fetcher:
             [e for e in findings.get(a.job_id, ()) if view_builder.is_own(e, a, self._policy)]
             for a in attempts
         ]
-        windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
+        windows = [
+            self._window(a, [e for e in t if finding_words.is_finding(e)])
+            for a, t in zip(attempts, job_side, strict=True)
+        ]
         clocks = self.clocks(cluster)
         # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache.
         older = {

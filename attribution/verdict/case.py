@@ -93,3 +93,8 @@ class Case:
 def key(attempt: records.JobAttempt) -> Key:
     """The attempt's key."""
     return (attempt.cluster, attempt.job_id, attempt.submit_at)
+
+
+def may_have_peers(attempt: records.JobAttempt) -> bool:
+    """True if it ran on several nodes, or is one component of a heterogeneous job, whose others run elsewhere."""
+    return len(attempt.nodes) > 1 or attempt.het_job_id is not None

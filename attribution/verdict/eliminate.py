@@ -7,11 +7,13 @@ import signal
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
     gpus,
+    node_faults,
     phrases,
     rank_claims,
     recovery,
@@ -64,7 +66,7 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         return  # The program's own output does not clear the program.
     if any(r.info.domain is records.Domain.USER_PROGRAM for r in ranking.rivals):
         return  # It is named among the rivals.
-    if rank_claims.came_into_the_hang(view, winner):
+    if rank_claims.came_into_the_hang(view, winner) or node_faults.loss_after_hang(view) is not None:
         return  # What the job waited for before the fault may be its program.
     # A possible fault, or one first seen after the end, does not clear the program.
     sure = ranking.confidence in _SURE and winner.at <= view.end_at + evidence_view.SLACK
@@ -89,7 +91,7 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in _LINKS or not view.fully_watched:
         return
-    if len(view.attempt.nodes) < 2:
+    if not cases.may_have_peers(view.attempt):
         yield from _unused_links(view, ranking)
         return
     sightings = [s for s in view.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]

@@ -141,6 +141,18 @@ def find(event: records.HealthEvent) -> FindingSignature:
     return table.by_role.get(str(role), table.fallback)
 
 
+_REFUSED_STEP = re.compile(
+    r"Unable to create (?:job )?step.{0,40}: (?:More processors|Memory required|Requested nodes?\b|Invalid (?:generic|Trackable) )",
+    re.IGNORECASE,
+)
+"""Slurm's refusals of a step by what it asks for."""
+
+
+def is_refused_step(event: records.HealthEvent) -> bool:
+    """True for srun's line that Slurm does not create a step that asks for so much."""
+    return event.kind == "slurm_launch_failed" and _REFUSED_STEP.search(event.message) is not None
+
+
 _WATCHDOG = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
 NAMES_MISSING = _WATCHDOG | {"desync_report", "monitored_barrier_timeout"}
 """PyTorch's messages about a collective that did not end. They may name the missing ranks, or show that all others waited."""

@@ -140,6 +140,7 @@ def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str
         noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
+        job=view.attempt.ref,
         detail=_unless_shown(words, view, ranking) if "{detail}" in winner.info.next_step else "",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding, snapshots
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder
+from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
 from probing_cluster.core import records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
@@ -17,6 +17,12 @@ OUTLIVED = timedelta(seconds=60)
 LINK_FOUND, FOUND = timedelta(seconds=60), timedelta(minutes=5)
 """How long after the gang needed a part the fault that stopped it may first be reported: readings find a link that is down within seconds,
 a driver or a file system reports a missing answer only after its own timeouts. The gang may need it only at the end of its longest step."""
+
+AGENT_SILENT = "agent_silent"
+STILL_ALIVE = timedelta(seconds=60)
+"""An agent that reported so long after its node was given up shows that the node lived on."""
+SILENCES = frozenset({AGENT_SILENT, "node_down"})
+"""Kinds of events that carry the time of a node's last sign."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
 """Faults that stop a job at once or not at all."""
@@ -74,6 +80,53 @@ def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Map
 def longest_step(view: evidence_view.EvidenceView) -> timedelta:
     """How long its stalled ranks may have computed after their last step; zero if the probe reported no stall of them."""
     return snapshots.longest_step(f.event for f in view.findings) if view.ranks_stalled else timedelta()
+
+
+def loss_after_hang(view: evidence_view.EvidenceView) -> evidence_view.CaseSighting | None:
+    """The first silence of a node that Slurm gave up, if the ranks were reported as stalled before it and made no step since.
+
+    What the ranks do from then on is the loss's doing; why they stood still is not.
+    """
+    if not window.given_up(view.attempt) or not view.ranks_stalled:
+        return None
+    silent = (s for s in view.of("node_lost") if s.event.kind in SILENCES)
+    first = next((s for s in silent if view.start_at < s.at <= view.end_at + evidence_view.SLACK), None)
+    step_at = view.case.last_progress_at or view.start_at
+    stalls = [f.event.at for f in view.findings if f.event.kind == snapshots.STALL]
+    return first if first is not None and any(step_at <= at <= first.at for at in stalls) else None
+
+
+def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """Silences that had begun when Slurm gave the node up, and reboots, oldest first; none of a later loss.
+
+    A silence of the agent that ended was a network problem or a suspended machine: no node was lost.
+    """
+    sightings = [
+        s
+        for s in (*view.of("node_lost"), *view.of("node_reboot"))
+        if s.when is not evidence_view.EventPhase.BEFORE_START and not s.of_later_attempt
+    ]
+    return [
+        s
+        for s in sightings
+        if s.event.kind not in SILENCES
+        or (
+            s.at <= view.end_at + STILL_ALIVE
+            and (s.event.kind != AGENT_SILENT or fell_silent(view, s.event.node))
+        )
+    ]
+
+
+def outlived_its_loss(view: evidence_view.EvidenceView, node: str) -> bool:
+    """True if the agent that ran when Slurm gave the node up reported later."""
+    last_sign = None if node in view.case.by_log else view.case.watched.get(node)
+    return last_sign is not None and last_sign > view.end_at + STILL_ALIVE
+
+
+def fell_silent(view: evidence_view.EvidenceView, node: str) -> bool:
+    """True if the node had an agent that did not report after Slurm gave the node up."""
+    last = view.case.watched.get(node)
+    return last is not None and last <= view.end_at + STILL_ALIVE
 
 
 def _outlived(kind: str, at: datetime, onset_at: datetime) -> bool:

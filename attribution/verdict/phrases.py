@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import gpus
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
+from probing_cluster.core.catalogue import fault_names
 
 _KINDS = {
     "xid": "Xid",
@@ -59,6 +61,8 @@ def device(name: str | None, noun: str = "device") -> str:
     """`GPU 3` for gpu3, `GPU-5f3c9e10` for a UUID, other names unchanged; without a name, the noun (`taxonomy.Cause.noun`)."""
     if not name:
         return a(noun)
+    if name in fault_names.LIBRARIES:
+        return "the GPUs"
     index = gpus.index_of(name)
     if index is not None:
         return f"GPU {index}"
@@ -88,14 +92,19 @@ def next_step(
     user: str = "",
     detail: str = "",
     noun: str = "device",
+    job: str = "JOBID",
 ) -> str:
     """A cause's next step with its names filled in. An unknown name becomes a general one; without a detail nothing is quoted."""
+    if part in fault_names.LIBRARIES:
+        # No GPU can be reached to be reset.
+        step = step.replace("Reset {device} of {node}", "Reload the GPU driver of {node}, or reboot it")
     return (step if detail else step.replace(": {detail}", "")).format(
         device=device(part) if part else f"the {noun}",
         named_device=f" {device(part)}" if part else "",
         node=node or "the node",
         user=user or "the job's user",
         detail=detail,
+        job=job,
     )
 
 
@@ -277,3 +286,11 @@ def preempted_by(job_id: int, verdict: records.Verdict | None = None) -> str:
         text += f", which had to start again because of {verdict.cause}"
         text += f" on {verdict.node}" if verdict.node else ""
     return sentence(text)
+
+
+def since(at: datetime, end_at: datetime) -> str:
+    """`14:03:00Z, 25 min`, with the date if the end is of another day."""
+    waited = duration((end_at - at).total_seconds())
+    at, end_at = at.astimezone(UTC), end_at.astimezone(UTC)
+    day = "%Y-%m-%d " if at.date() != end_at.date() else ""
+    return f"{at:{day}%H:%M:%S}Z, {waited}"

@@ -23,6 +23,8 @@ _BY_STATE = frozenset({"scheduler", "node_lost"})
 """Rules that follow Slurm's state."""
 ENDINGS = frozenset({"user_cancelled", "time_limit"})
 """Ways in which a hanging job is ended."""
+LOSSES = frozenset({"node_lost", "node_reboot"})
+"""Ways in which a node goes away; of a job that hung before, they are only its end."""
 _SOFT = frozenset(
     {"user_error", "unknown", "missing_rank", "rank_killed", "rank_stopped", "requeued_by_user"}
 )
@@ -97,7 +99,8 @@ def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[object,
 def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     """True if `claim` is a consequence of `root`."""
     if claim.cause in root.explains:
-        return claim.cause in _SOFT | ENDINGS or claim.node == root.node
+        anywhere = _SOFT | ENDINGS | (LOSSES if root.rule == "gang" else frozenset())
+        return claim.cause in anywhere or claim.node == root.node
     if claim.cause not in root.info.leads_to or claim.cause == root.cause:
         return False
     if root.cause in claim.explains:
@@ -157,7 +160,11 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
 
 def _node_given_up(view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
     of_lost_node = view.lost_node is None or view.lost_node == claim.node
-    return min(claim.weight, _NOT_CERTAIN) if of_lost_node else claim.weight * _DISCOUNTED
+    return (
+        min(claim.weight, _NOT_CERTAIN)
+        if of_lost_node or claim.explains >= LOSSES
+        else claim.weight * _DISCOUNTED
+    )
 
 
 def _out_of_memory(_view: evidence_view.EvidenceView, claim: claims.Claim) -> float:

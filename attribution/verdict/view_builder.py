@@ -276,6 +276,8 @@ class _SightingBuilder:
         attempt = self._case.attempt
         if event.job_id is not None:
             return gpus.PartCertainty.HELD if event.job_id == attempt.job_id else gpus.PartCertainty.NOT
+        if event.kind == "oom" and self._is_of_another_jobs_kill(event):
+            return gpus.PartCertainty.NOT
         alone = not any(
             since - SLACK <= at and (until is None or at <= until + SLACK)
             for since, until in self._case.shared.get(event.node, ())
@@ -285,8 +287,26 @@ class _SightingBuilder:
                 # A port or another device: a job that has the whole node uses it.
                 return gpus.PartCertainty.HELD if alone else gpus.PartCertainty.MAYBE
             return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
-        if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:
+        if signature.scope is signatures.Scope.LINK and not cases.may_have_peers(attempt):
             return gpus.PartCertainty.MAYBE
         if event.kind == "oom" and event.job_id is None and not alone:
             return gpus.PartCertainty.MAYBE
         return gpus.PartCertainty.HELD
+
+    def _is_of_another_jobs_kill(self, event: records.HealthEvent) -> bool:
+        """True for a line about a memory kill that names no job, beside the line that names another job as its victim.
+
+        The kernel names the group in one of the lines about a kill only.
+        """
+        if event.code != "invoked" and event.pid is None:
+            return False
+        victims = {
+            e.job_id
+            for e in self._case.events
+            if e.kind == "oom"
+            and e.job_id is not None
+            and e.node == event.node
+            and abs(e.at - event.at) <= SLACK
+            and (event.code == "invoked" or e.pid == event.pid)
+        }
+        return bool(victims) and self._case.attempt.job_id not in victims

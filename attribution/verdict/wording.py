@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
     claims,
@@ -245,14 +245,7 @@ _ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 
 
 def _hung(view: evidence_view.EvidenceView, since: datetime) -> str:
-    return f"Hung since {_since(view, since)} before the end"
-
-
-def _since(view: evidence_view.EvidenceView, since: datetime) -> str:
-    waited = phrases.duration((view.end_at - since).total_seconds())
-    since, end_at = since.astimezone(UTC), view.end_at.astimezone(UTC)
-    day = "%Y-%m-%d " if since.date() != end_at.date() else ""
-    return f"{since:{day}%H:%M:%S}Z, {waited}"
+    return f"Hung since {phrases.since(since, view.end_at)} before the end"
 
 
 def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
@@ -267,7 +260,7 @@ def _log_stalled(view: evidence_view.EvidenceView) -> str:
     """States since when the job's log shows no progress, or nothing was written to it; that is evidence, no cause."""
     if view.log_stall is None:
         return _silent(view)
-    return f"; its log shows no progress since {_since(view, onset.stalled_since(view.log_stall))} before the end"
+    return f"; its log shows no progress since {phrases.since(onset.stalled_since(view.log_stall), view.end_at)} before the end"
 
 
 def _silent(view: evidence_view.EvidenceView) -> str:

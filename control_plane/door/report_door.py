@@ -103,7 +103,7 @@ def _answered(
         raise
     if not known.may_read(caller, rows["attempts"]):
         raise errors.NotPermitted(f"job {ref} is another user's")
-    return {"rows": rows}
+    return {"rows": waiting.beside(service, rows)}
 
 
 def _rows(service: context.Context, ref: job_ref.JobRef) -> Mapping[str, Any]:

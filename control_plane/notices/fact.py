@@ -25,6 +25,7 @@ class Fact:
     at: datetime = records.doc("when it happened or began, UTC")
     severity: records.Severity = records.doc("how grave it is for operators")
     line: str = records.doc("one sentence; the words of jobs and users in it are made harmless")
+    todo: str = records.doc("what to do while it stands; the end of the line until then", default="")
     nodes: tuple[str, ...] = records.doc("the nodes concerned", default=())
     partitions: tuple[str, ...] = records.doc("the partitions concerned", default=())
     stands: bool = records.doc(

@@ -162,7 +162,7 @@ def _shared(group: NoticeGroup, where: Where | None) -> str:
 def _shown(group: NoticeGroup) -> str:
     """What people see of it; that nothing more happens alike is no news."""
     ended = group.lasting and group.over_at is not None
-    parts = [f"{i} {i in group.open_ids} {f.line}" for i, f in sorted(group.facts.items())]
+    parts = [f"{i} {i in group.open_ids} {f.line}{f.todo}" for i, f in sorted(group.facts.items())]
     text = "\n".join([str(ended), group.severity, *parts, *([group.place] if group.place else [])])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
@@ -192,7 +192,7 @@ def _fact_row(one: fact.Fact) -> dict[str, Any]:
         "nodes": list(one.nodes[:1000]),
         "partitions": list(one.partitions[:100]),
         "stands": one.stands,
-        **records.json_fields(one, "title", "about", "job"),
+        **records.json_fields(one, "title", "about", "job", "todo"),
     }
 
 
@@ -236,4 +236,5 @@ def _fact(fact_id: str, row: Mapping[str, Any]) -> fact.Fact:
         title=row.get("title", ""),
         about=row.get("about", ""),
         job=row.get("job", ""),
+        todo=row.get("todo", ""),
     )

@@ -78,7 +78,8 @@ def _lines(kind: fact.Kind, group: grouping.NoticeGroup, *, over: bool) -> Itera
             if (one.stands and fact_id not in group.open_ids) or (group.lasting and not one.stands)
             else ""
         )
-        yield f"{phrase.stamp_z(one.at)} {fact.harmless(one.line)}{ended}"
+        todo = f": {one.todo}" if one.todo and not ended else ""
+        yield f"{phrase.stamp_z(one.at)} {fact.harmless(one.line + todo)}{ended}"
     if group.place and not any(group.place in one.line for _, one in facts):
         yield f"Shared: {fact.harmless(group.place)}"
     if len(facts) > grouping.MOST_LINES:

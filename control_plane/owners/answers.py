@@ -17,6 +17,8 @@ from probing_cluster.reports.sending import job_mail
 
 GIVE_UP = timedelta(hours=24)
 """A verdict that has not come by then will not come."""
+_AT_ONCE = timedelta(minutes=1)
+"""How far apart Slurm's mails about the end and the requeue of one start may be that are one story."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class Waits:
 def run(service: context.Context, now: datetime) -> list[str]:
     """One pass; the keys of the mails that were put into the outbox."""
     box = handover.box(service.config)
-    waiting = [(kept, handover.from_message(kept)) for kept in box.pending()]
+    waiting = _without_twins(box, [(kept, handover.from_message(kept)) for kept in box.pending()])
     if not waiting:
         return []
     facts: job_facts.JobFacts | None
@@ -44,6 +46,22 @@ def run(service: context.Context, now: datetime) -> list[str]:
         facts = None  # "the verdict follows" needs no database
     found = mail_pass.MailPass(service=service, box=box, facts=facts, now=now)
     return found.each(waiting, _one, GIVE_UP)
+
+
+def _without_twins(
+    box: queue.Outbox, waiting: list[tuple[queue.QueuedMessage, handover.OwedMail]]
+) -> list[tuple[queue.QueuedMessage, handover.OwedMail]]:
+    """The mails that wait, one where Slurm told of a start's end and of its requeue at once: that of the requeue, unless the other was begun."""
+    ends = {o.start: (kept, o) for kept, o in waiting if not o.requeued and not o.array}
+    left = {kept.key: (kept, o) for kept, o in waiting}
+    for kept, requeue in waiting:
+        if not requeue.requeued or (twin := ends.get(requeue.start)) is None:
+            continue
+        if abs(requeue.at - twin[1].at) <= _AT_ONCE:
+            needless = kept if twin[1].followed else twin[0]
+            box.done(needless)
+            left.pop(needless.key, None)
+    return list(left.values())
 
 
 def waits_for(service: context.Context, now: datetime) -> Waits:

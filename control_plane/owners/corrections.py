@@ -1,4 +1,4 @@
-"""Verdict mails of the last hour: each is corrected, once, if its verdict's cause or domain changes.
+"""Verdict mails of the last hour: each is corrected, once, if its verdict's cause or domain changes, or output that was read since changes its next step.
 
 They lie in a directory of their own. What waits for its first mail keeps the form that the release before reads, to which a site may go back.
 """
@@ -34,6 +34,9 @@ class MailedVerdict:
     owed: handover.OwedMail
     cause: str
     domain: str
+    next_step: str = ""
+    log_read: bool | None = None
+    """As of the verdict that was mailed; false: it was made before the job's output was read."""
 
     def differs_from(self, verdict: records.Verdict | None) -> bool:
         """Whether this verdict is one to correct the mail by. A person who gives a verdict tells the owner themselves."""
@@ -41,8 +44,15 @@ class MailedVerdict:
             verdict is not None
             and verdict.author == mail_pass.RULES
             and verdict.made_at - self.owed.at < CORRECTABLE
-            and (self.cause, self.domain) != (verdict.cause, verdict.domain.value)
+            and (
+                (self.cause, self.domain) != (verdict.cause, verdict.domain.value)
+                or self._is_read_now(verdict)
+            )
         )
+
+    def _is_read_now(self, verdict: records.Verdict) -> bool:
+        """Whether the mail's verdict was made without the job's output, and what that holds changes what to do."""
+        return self.log_read is False and verdict.log_read is True and self.next_step != verdict.next_step
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -70,13 +80,21 @@ def box(config: settings.Settings) -> queue.Outbox:
 
 def keep(config: settings.Settings, owed: handover.OwedMail, verdict: records.Verdict) -> None:
     """Keep what was mailed; no effect if it is kept already, or was corrected."""
-    box(config).put(message(MailedVerdict(owed=owed, cause=verdict.cause, domain=verdict.domain.value)))
+    mailed = MailedVerdict(
+        owed=owed,
+        cause=verdict.cause,
+        domain=verdict.domain.value,
+        next_step=verdict.next_step,
+        log_read=verdict.log_read,
+    )
+    box(config).put(message(mailed))
 
 
 def message(mailed: MailedVerdict) -> queue.QueuedMessage:
     """A mailed verdict as it is kept."""
     owed = mailed.owed
-    row = {"owed": handover.as_row(owed), "cause": mailed.cause, "domain": mailed.domain}
+    own = records.json_fields(mailed, "cause", "domain", "next_step", "log_read")
+    row = {"owed": handover.as_row(owed), **own}
     return queue.QueuedMessage(
         key=owed.key,
         kind=KIND,

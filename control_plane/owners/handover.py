@@ -49,10 +49,20 @@ class OwedMail:
     """Whether "the verdict follows" was sent already."""
 
     @property
+    def requeued(self) -> bool:
+        """Whether it is about a requeue: the job has not ended for good."""
+        return self.event == _REQUEUED
+
+    @property
+    def start(self) -> tuple[int, int, str]:
+        """The start that it is about, and to whom: Slurm mails about the end and the requeue of one."""
+        return self.job_id, self.restart_count, self.recipient
+
+    @property
     def key(self) -> str:
         """Identity: the same end of the same attempt is mailed to one recipient once, whoever hands it over."""
         name = hashlib.blake2b(self.recipient.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-        what = "requeued" if self.event == _REQUEUED else "ended"
+        what = "requeued" if self.requeued else "ended"
         return f"job.{self.job_id}.{self.restart_count}.{self.at:%Y%m%d}.{what}.{name}"
 
     @property

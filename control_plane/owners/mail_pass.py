@@ -84,6 +84,7 @@ class MailPass:
             mark=key,
             stage="never" if stage == "verdict" and report is None else stage,
             again=owed.followed,
+            requeued=owed.requeued,
             mailed=mailed,
             at=self.now,
         )

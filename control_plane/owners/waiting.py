@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.control_plane.repair import by_hand, workflow
+from probing_cluster.core import errors, hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import pending_reasons
-from probing_cluster.reports import job_ref
+from probing_cluster.reports import job_ref, query, rows
 from probing_cluster.slurm_plugins import commands
 
 _NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
@@ -18,6 +22,10 @@ _NONE = "(null)"
 _PENDING = "PENDING"
 DEADLINE_S = 4.0
 """For Slurm's answer; a user's command waits 15 s for ours (`reports.asking.door`)."""
+_BESIDE_S = 1.0
+"""The same where the report is complete without it; who may also ask the database waits 2 s for all of it (`reports.source`)."""
+_TESTS_OF = timedelta(days=30)
+"""A repair that was opened longer ago runs no tests any more."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,22 +39,29 @@ class QueuedJob:
     account: str
 
 
-def of(service: context.Context, ref: job_ref.JobRef) -> QueuedJob | None:
-    """What the controller has of the job; None where it knows no such job. Raises SlurmAway where Slurm does not answer in time."""
-    squeue = commands.within(service.run_slurm, DEADLINE_S)
+def of(service: context.Context, ref: job_ref.JobRef, *, deadline_s: float = DEADLINE_S) -> QueuedJob | None:
+    """What the controller has of the job; None where it knows no such job, and of one of an earlier day, which its id does not name.
+
+    Raises SlurmAway where Slurm does not answer in time.
+    """
+    if ref.until is not None:
+        return None
+    squeue = commands.within(service.run_slurm, deadline_s)
     try:
-        output = squeue("squeue", "-h", "-t", "all", "-j", str(ref), "-o", "%T|%u|%a|%E|%r")
+        output = squeue("squeue", "-h", "-t", "all", "-j", str(ref), "-o", "%T|%u|%i|%a|%E|%r|%j")
     except commands.SlurmAway:
         raise
     except errors.SlurmUnavailable:  # it knows no such job
         return None
     lines = output.decode("utf-8", "replace").splitlines()
-    rows = [line.split("|", 4) for line in lines if line.count("|") > 3]
-    # The account may be the user's own text, with line breaks; all parts of a job are of the first line's user.
-    rows = [row for row in rows if row[1] == rows[0][1]]
-    if not rows:
+    found = [line.split("|", 6) for line in lines if line.count("|") > 5]
+    # Account and name may be the user's own text, with line breaks; all parts of a job are of the first line's user.
+    # Asked for a component that a job has not, squeue shows those that it has.
+    found = [row for row in found if row[1] == found[0][1] and query.covers(row[2], ref, is_whole=True)]
+    if not found:
         return None
-    state, user, account, depends_on, reason = next((row for row in rows if row[0] == _PENDING), rows[0])
+    first = next((row for row in found if row[0] == _PENDING), found[0])
+    state, user, _, account, depends_on, reason, name = first
     waits = state == _PENDING
     depends_on = "" if depends_on == _NONE or "Dependency" not in reason else depends_on
     words = (
@@ -54,7 +69,37 @@ def of(service: context.Context, ref: job_ref.JobRef) -> QueuedJob | None:
         if waits
         else _not_read(service, ref, state)
     )
+    if _is_test(service, name):
+        words = f"job {ref} tests a node for us: such jobs have no report (probing-ctl repair list)"
     return QueuedJob(waits=waits, words=words, user=user, account=account)
+
+
+def beside(service: context.Context, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The rows of a report; of a job that was requeued and has not started, with what Slurm says that it waits for (`waits`)."""
+    last = rows.record_from_json(records.JobAttempt, document["attempts"][-1])
+    restarts = [d for d in document.get("drains") or () if d["action"] == "restart" and d["state"] == "done"]
+    by_us = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
+    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or by_us):
+        return document
+    if document.get("other_submits"):
+        return document  # Slurm may mean another job of the id
+    try:
+        found = of(service, job_ref.parse(last.ref), deadline_s=_BESIDE_S)
+    except errors.ProbingError:
+        return document  # the report is as good without
+    if found is None or not found.waits or found.user != last.user:
+        return document
+    return {**document, "waits": found.words}
+
+
+def _is_test(service: context.Context, name: str) -> bool:
+    """Whether a job bears the name of a test of ours: of a repair's, or of a round that a person asked for."""
+    if by_hand.NAME.fullmatch(name):
+        return True
+    if not name.startswith(vocabulary.RESERVATION_PREFIX):
+        return False
+    repairs = service.store.incidents(since=service.clock.now() - _TESTS_OF, cluster=service.cluster)
+    return name in map(workflow.reservation_of, repairs)
 
 
 def _not_read(service: context.Context, ref: job_ref.JobRef, state: str) -> str:

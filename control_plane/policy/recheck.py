@@ -94,6 +94,7 @@ def _message(fault: Mapping[str, Any]) -> str:
 def next_step(node: str, key: str, fault: Mapping[str, Any]) -> str:
     """What to do about one fault, as its check says, else as the cause it points at says."""
     kind, _, device = key.partition(":")
+    device = fault["device"] if isinstance(fault.get("device"), str) else device
     code = fault.get("code")
     if kind == "check":
         from probing_cluster.healthchecks import registry

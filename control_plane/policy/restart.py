@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane.policy import budget, restart_loop, victims, view
-from probing_cluster.core import records, sanitize, settings, vocabulary
+from probing_cluster.core import hostlist, records, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins.acts import restarts
 from probing_cluster.slurm_plugins.live import live_records
 
@@ -247,8 +247,12 @@ def _left_out(
     if len(others) < needed:
         if "DOWN" in node.states:
             return (), "", ""  # nothing starts there until it is back
-        short = f"it needs {needed} nodes, and partition {live.partition} has {len(others)} without {name}"
-        return (), "skipped", f"{short}, which is not drained"
+        own = [n for n in live.excluded_nodes if n in queue.nodes]
+        apart = f" and {hostlist.compress(own)}, which the job excludes" if own else ""
+        short = (
+            f"it needs {needed} nodes, and partition {live.partition} has {len(others)} without {name}{apart}"
+        )
+        return (), "skipped", f"{short}; {name} is not drained"
     denied = ledger.refuses(name)
     if denied:
         return (), "denied", denied

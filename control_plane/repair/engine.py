@@ -39,7 +39,7 @@ MEANINGS: Mapping[str, str] = {
     "queued": "drained, waits for its tests",
     "reserving": "a reservation for its tests is being made",
     "opening": "reserved, its tests are about to begin",
-    "testing": "its tests run",
+    "testing": "its tests run, or their job still waits for the node",
     "returning": "every test passed, it goes back into service",
     "closing": "drained again after its tests",
     "acting": "a reboot or power cycle is under way",

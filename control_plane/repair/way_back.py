@@ -40,9 +40,14 @@ def overwritten(node: view.Node | None) -> str:
     """Why a drain of ours is ours no longer, and what a person may do: lift it, or give it back to its tests."""
     if node is None:
         return "Slurm does not list it"
+    return f"{OVERWRITTEN} ({node.reason or 'none given'}): {given_back(node.name)}"
+
+
+def given_back(name: str) -> str:
+    """What a person may do about a node of ours over whose drain Slurm wrote a reason of its own."""
     return (
-        f"{OVERWRITTEN} ({node.reason or 'none given'}): scontrol update NodeName={node.name} State=DRAIN"
-        f' Reason="{vocabulary.OWN_PREFIX}mended" gives it to its tests, State=RESUME returns it untested'
+        f'scontrol update NodeName={name} State=DRAIN Reason="{vocabulary.OWN_PREFIX}mended" gives it to its tests,'
+        " State=RESUME returns it untested"
     )
 
 

@@ -31,7 +31,7 @@ def text(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
             _faults(
                 row["named"], silent(row) or (row["age_s"] or 0.0) > _SILENT_BEATS * (row["beat_s"] or 10.0)
             ),
-            _why(row["drain"], row["acknowledged"]),
+            _why(row["drain"], row["acknowledged"], row.get("repair", "")),
         )
         for row in rows
     ]
@@ -71,6 +71,17 @@ def tested(incidents: Iterable[records.RepairIncident]) -> dict[str, str]:
     return {
         node: f"partner in the test of {one.node}" for one in reserved for node in one.reference_nodes
     } | own
+
+
+def repair_words(incident: records.RepairIncident | None) -> str:
+    """How far the repair of a node is that stays out for it; empty for none, and while a test of ours is why it is out."""
+    if incident is None:
+        return ""
+    if incident.held_by:
+        return f"repair held by {incident.held_by}"
+    if incident.state in {"ticket", "ticketing"}:
+        return "repair gave up, ticket: a person is needed"
+    return "" if incident.reservation else f"repair {incident.state}"
 
 
 def under_test(node: view.Node | None, why: str | None) -> dict[str, str]:
@@ -162,5 +173,5 @@ def _faults(named: Sequence[fault_names.NamedFault], unheard: bool) -> str:
     return named[0].words + more
 
 
-def _why(drain: str, acknowledged: str) -> str:
-    return "; ".join(filter(None, (f"known to {acknowledged}" if acknowledged else "", drain)))
+def _why(drain: str, acknowledged: str, repair: str) -> str:
+    return "; ".join(filter(None, (f"known to {acknowledged}" if acknowledged else "", drain, repair)))

@@ -12,6 +12,10 @@ from probing_cluster.core import records, sanitize
 _KINDS = ("xid", "sxid", "gpu_lost", "nvlink", "pcie", "ib_link")
 """Kinds that name the fault best, the best first; a check that fails beside one of them is a sign of it."""
 _SEVERITIES = ("high", "low", "info")
+LIBRARIES = frozenset({"nvml", "amdsmi"})
+"""Vendors' libraries as the part of a fault: through them no GPU of the node can be reached. They are no part of a node."""
+_COUNT = "gpu_count"
+"""The check that counts a node's GPUs through NVML: without the library it misses them all, and that is no fault of its own."""
 _WORDS = {"xid": "Xid", "sxid": "SXid"}
 _PCI_FUNCTION = re.compile(r"\.[0-7]$")
 
@@ -59,6 +63,8 @@ def _parts(key: str, fault: Mapping[str, Any]) -> set[str]:
     _, _, part = key.partition(":")
     named = [part, *(fault.get(name) for name in ("device", "pci_bus_id", "gpu_uuid"))]
     found = {_PCI_FUNCTION.sub("", text.lower()) for text in named if isinstance(text, str) and text}
+    if found == {_COUNT}:
+        found.add("nvml")
     return found or {key}  # a fault of the node as a whole is one of its own
 
 

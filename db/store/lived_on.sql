@@ -1,6 +1,6 @@
 -- Lost nodes that live: attempts that Slurm ended for a node it had given up, judged within a minute of that, whose node's agent has
 -- been heard since. Whether it lived on could not be known then. A machine that stood still as a whole is the common case.
--- Inputs: none. The minute is attribution's (`_STILL_ALIVE` in verdict/rules/node_lost.py).
+-- Inputs: none. The minute is attribution's (`STILL_ALIVE` in verdict/node_faults.py).
 -- Output   one row: n_reopened (attempts to be judged again, each once).
 WITH reopened AS (
     UPDATE probing.job_attempt a SET judged_at = NULL

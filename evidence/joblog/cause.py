@@ -26,7 +26,7 @@ from probing_cluster.evidence.joblog import (
     unexplained_end,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import sentences, unnamed
+from probing_cluster.evidence.joblog.last_errors import sentences, unnamed, work_over
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
@@ -112,16 +112,16 @@ class CauseCandidates:
         failed = finding.role not in (LineRole.OBSERVATION, LineRole.END)
         if self.best is not None and self._progress.resumed(self.held[self.best].kind, failed=failed):
             self.next_run(finding.line)
-        best, begun = self.candidate, self._progress.units.begun > 0
-        of_next = best is not None and begun and unexplained_end.is_of_next(finding, best)
+        best = self.candidate
+        later = self.in_doubt and unexplained_end.is_later(finding, best, self._progress, exited=self._exited)
         if self.best is not None and self.is_open:
             if unexplained_end.is_own_statement(finding):
                 self._survived(listed=True)
             elif unexplained_end.lacks(finding):  # perhaps what the command did not write
                 finding = replace(finding, role=LineRole.OBSERVATION)
-        elif finding.role is LineRole.ROOT and self.in_doubt and (self._progress.steps >= _STEPS or of_next):
+        elif later:
             self._survived()
-        self._progress.units.failed(finding)
+        self._progress.failed(finding)
         if finding.role is LineRole.EXIT or "follows" in finding.detail:
             self._keep_exit()
         self._not_survived(finding)
@@ -208,9 +208,9 @@ class CauseCandidates:
             if finding.line in lines and not finding.detail.get("handled"):
                 self._note(i, handled=True, goes_on=True)
 
-    def take_interruption(self, last_line: int) -> None:
-        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end."""
-        if self.settled:
+    def take_interruption(self, last_line: int, behind: Callable[[int], list[str]]) -> None:
+        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end, and that is not one with code 0."""
+        if self.settled or (self.best is None and work_over.ended_well(behind(0))):
             return
         first = unexplained_end.interruption(self.held, self.candidate, last_line)
         if first is not None:
@@ -379,7 +379,7 @@ class CauseCandidates:
             return
         bare = len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip())
         outlived = unexplained_end.thread_outlived(best, self.held, lines)
-        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held))):
+        if bare or (not self._exited and (outlived or teardown.is_teardown(best, self.held, lines))):
             self.best = None
         elif lines:
             self._note(self.best, **unexplained_end.words_behind(lines, self.held))

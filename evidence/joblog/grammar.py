@@ -253,6 +253,9 @@ _MAX_OPS = 256
 WORLD_GROUP_NAMES = frozenset({None, "default_pg", "0"})
 """Names of the group that all ranks are in; some lines leave it out."""
 
+_CONFIRMS = frozenset({"cuda_error", "cuda_unknown_error", "cuda_launch_failure"})
+"""Errors with which a program notices that its GPU is gone."""
+
 
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
@@ -261,6 +264,9 @@ def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
         detail = {**best.detail, "launcher": "mpi"}
         best = replace(best, kind=other.kind, role=LineRole.ROOT, detail=detail)
         return replace(best, domains=other.domains, meaning=other.meaning)
+    if best.detail.get("unattributed") and other.kind in _CONFIRMS:
+        # The line of text about lost hardware stood alone; the program's own error shows that it was right.
+        return replace(best, detail={k: v for k, v in best.detail.items() if k != "unattributed"})
     if other.kind == "desync_report" and best.kind in TIMEOUT_KINDS:
         return _named_by_pytorch(best, other)
     if best.kind == "collective_mismatch" and other.kind in TIMEOUT_KINDS:

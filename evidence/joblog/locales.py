@@ -9,6 +9,7 @@ import re
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.sanitize import literals
+from probing_cluster.evidence import message_catalogues
 
 _ERRORS = {
     "No space left on device": (
@@ -92,18 +93,19 @@ _ERRORS = {
         "Tiedostoa tai hakemistoa ei ole", "Aucun fichier ou dossier de ce type", "Aucun fichier ou répertoire de ce type",
         "Nincs ilyen fájl vagy könyvtár", "File o directory non esistente", "そのようなファイルやディレクトリはありません",
         "그런 파일이나 디렉터리가 없습니다", "Ingen slik fil eller filkatalog", "Bestand of map bestaat niet",
-        "Nie ma takiego pliku ani katalogu", "Ficheiro ou directoria inexistente", "Arquivo ou diretório inexistente",
+        "Nie ma takiego pliku ani katalogu", "Ficheiro ou directoria inexistente", "Ficheiro ou pasta inexistente", "Arquivo ou diretório inexistente",
         "Arquivo ou diretório não encontrado", "Нет такого файла или каталога", "Filen eller katalogen finns inte",
         "Böyle bir dosya ya da dizin yok", "Немає такого файла або каталогу", "没有那个文件或目录", "沒有此一檔案或目錄",
     ),
     "Permission denied": (
-        "S’ha denegat el permís", "Adgang nægtet", "Keine Berechtigung", "Permiso denegado", "Lupa evätty",
+        "S’ha denegat el permís", "Operace zamítnuta", "Engedély megtagadva", "Adgang nægtet", "Keine Berechtigung", "Permiso denegado", "Lupa evätty",
         "Permission non accordée", "Hozzáférés megtagadva", "Permesso negato", "許可がありません", "허가 거부", "Ikke tilgang",
         "Toegang geweigerd", "Brak dostępu", "Permissão recusada", "Permissão negada", "Отказано в доступе", "Åtkomst nekas",
         "Erişim engellendi", "Відмовлено у доступі", "权限不够", "拒絕不符權限的操作",
     ),
 }  # fmt: skip
 """Texts of `strerror`."""
+_ERRORS |= message_catalogues.ERRORS
 _SIGNALS = {
     "Killed": (
         "Matat", "Zabit (SIGKILL)", "Dræbt", "Getötet", "Terminado (killed)", "Tapettu", "Processus arrêté",
@@ -219,7 +221,12 @@ _ENGLISH = {
     word: english for table in (_ERRORS, _SIGNALS) for english, words in table.items() for word in words
 }
 _OF_R = (*_R_CALLS, *_R_BEHIND, *_R_ERRORS, *_R_HALTED)
-TRIGGERS = (*_ENGLISH, *_NOT_FOUND, *_OF_R)
+_OF_SHELL = [word for words in message_catalogues.SHELL.values() for word in words]
+_NAMED = "%s"
+TRIGGERS = (
+    *(*_ENGLISH, *_NOT_FOUND, *_OF_R),
+    *(max(word.split(_NAMED), key=len).strip(" :：.\"'`«»„“”「」") for word in _OF_SHELL),
+)
 """A line without any of these is not translated."""
 _ANY = re.compile(literals.any_of(TRIGGERS))
 
@@ -229,7 +236,7 @@ def _either(words: tuple[str, ...] | list[str]) -> str:
 
 
 _LINE = re.compile(
-    r"^(?P<shell>\S{1,200}?)\s?[:：] ?(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?行)?\s?[:：] ?"
+    r"^(?P<shell>\S{1,200}?)(?:\s?[:：,] ?| (?=línia ))(?:(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?[行列])?|(?P<before>\d{1,6})(?:\. (?:sor|satır)| 行))\s?[:：] ?"
 )
 """A shell's name for a line of a script."""
 _ERROR = re.compile(
@@ -259,6 +266,21 @@ _LOADER = re.compile(
     r"^(?P<program>\S{1,300}?)\s?: [^:\n]{5,120}: (?P<library>[^\s:]{1,200}\.so(?:\.[\w.]{1,40})?): [^:\n]{5,160}: No such file or directory$"
 )
 """The loader's message about a library that it does not find; its words are translated as well."""
+_SHELL_LINE = re.compile(r"^\S{1,200}: line \d{1,6}: ")
+
+
+def _form(word: str) -> str:
+    """A regular expression for one of bash's messages."""
+    pieces = [
+        re.sub(r"(?:\\ )?[:：](?:\\ )?", r"\\s?[:：]\\s?", re.escape(piece)) for piece in word.split(_NAMED)
+    ]
+    return "(.{1,200}?)".join(pieces)
+
+
+_SHELL = [
+    (re.compile(rf"(?:{'|'.join(map(_form, words))})(?:\.?$|(?=[:：] ))"), english)
+    for english, words in message_catalogues.SHELL.items()
+]
 _R_CALL = re.compile(
     rf"^\s{{0,2}}(?:(?:{_either(_R_CALLS)})(?P<call>[\w.:$`'\"(\[{{].{{0,300}}?)|(?P<before>\S.{{0,300}}?)\s?(?:{_either(_R_BEHIND)}))\s?[:：]\s?"
 )
@@ -273,6 +295,15 @@ def _of_r(text: str) -> str:
         of = (call["call"] or call["before"]).strip("'")
         return f"Error in {of} : {text[call.end() :]}"
     return _R_ERROR.sub("Error: ", text)
+
+
+def _of_shell(words: str) -> str:
+    """What bash says of a line of its script, in English."""
+    for form, template in _SHELL:
+        if found := form.match(words):
+            english = template % tuple(name for name in found.groups() if name is not None)
+            return english + words[found.end() :]
+    return words
 
 
 def english(text: str) -> str:
@@ -291,7 +322,9 @@ def english(text: str) -> str:
             return f"{plain['shell']}: {plain['name']}: command not found"
     if bare := _BARE.match(text.rstrip()):
         return _ENGLISH[bare["said"] or bare["dumped"]]
-    text = _LINE.sub(r"\g<shell>: line \g<line>: ", text)
+    text = _LINE.sub(lambda at: f"{at['shell']}: line {at['line'] or at['before']}: ", text)
+    if at := _SHELL_LINE.match(text):
+        text = text[: at.end()] + _of_shell(text[at.end() :])
     text = _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)
     if loader := _LOADER.match(text):
         return f"{loader['program']}: error while loading shared libraries: {loader['library']}: cannot open shared object file: No such file or directory"

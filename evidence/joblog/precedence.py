@@ -55,7 +55,7 @@ _WRAPPED_LINES = 100
 _RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 LACKING = re.compile(
-    rf"{unnamed.NO_FILE}|{unnamed.NO_DATA}|not found|opening file|missing|no best trial\b|\ball (?:\w{{1,20}} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
+    rf"{unnamed.NO_FILE}|{unnamed.NO_DATA}|not found|opening (?:\w{{1,20}} )?file|missing|no best trial\b|\ball (?:\w{{1,20}} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
     re.IGNORECASE,
 )
 """Messages of a command that lacks its input, or finds it empty."""
@@ -310,7 +310,12 @@ _NO_GPU = re.compile(
     re.IGNORECASE,
 )
 """Messages of programs that find no GPU. PyTorch may have printed the reason long before."""
-
+_NEEDS = r"\b(?:not|cannot|only|expected|requires?|needs?|support\w{0,3}|active)\b|n't\b"
+_ON_CPU = r"(?:\b|_)cpu\b|\b(?:is_cuda|GPUs?|CUDA|Triton|bf16|fp16|Half|BFloat16|drivers)\b"
+_WITHOUT_GPU = re.compile(
+    rf"(?:{_NEEDS}).{{0,60}}(?:{_ON_CPU})|(?:{_ON_CPU}).{{0,60}}(?:{_NEEDS})", re.IGNORECASE
+)
+"""Messages of programs that work on a CPU and cannot. Only PyTorch's own reason above them shows that no GPU was found."""
 
 _NO_HANDLE = re.compile(
     r"\bBlas \w{0,5}GEMM|create (?:cudnn|cublas|cusolver)\w{0,4} (?:handle|instance)|convolution algorithm|DNN library initialization"
@@ -329,7 +334,9 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     PyTorch may have reported earlier why there is no GPU. TensorFlow may have reported that the device had no memory left for CUDA's library.
     What Python ignored is all that is known of a bad exit right below it.
     """
-    no_gpu = finding.kind == "python_exception" and _NO_GPU.search(finding.message)
+    no_gpu = finding.kind == "python_exception" and (
+        _NO_GPU.search(finding.message) or _WITHOUT_GPU.search(finding.message)
+    )
     no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
     exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
     for i, earlier in enumerate(held if no_gpu or no_handle or exited else ()):

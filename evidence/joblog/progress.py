@@ -193,7 +193,7 @@ class LogProgress:
 
     def __init__(self, before: Iterable[str] = (), error: str = "") -> None:
         before = tuple(before)
-        self.units = units.Units(before, error)
+        self.units, self._programs = units.Units(before, error), units.NamedPrograms(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
         self._growing = GrowingLines()
@@ -207,6 +207,8 @@ class LogProgress:
         """Whether the lines before the error report progress."""
         self._begun_anew: set[str] = set()
         """Words of lines whose numbers went back after the error, as a new run's do."""
+        self._headed = False
+        """Whether the last line was one that goes on and no step, such as a heading of the next unit."""
         self.steps = 0
         """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
@@ -237,16 +239,34 @@ class LogProgress:
         """Whether the job, whose end was of this kind, was queued again and works on in the same log, or failed in it."""
         return kind in _REQUEUES and self.units.restarted and (failed or self.live >= _LOOP_ENDED)
 
+    def failed(self, finding: grammar.JobFinding) -> None:
+        """Another error came: what was begun before it proves nothing, nor does the heading right above it."""
+        self.units.failed(finding)
+        if finding.role is not grammar.LineRole.OBSERVATION:
+            self._unit_failed()
+
+    def _unit_failed(self) -> None:
+        if self._headed:
+            self.live, self.steps = self.live - 1, self.steps - 1
+        self._headed = False
+
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""
+        if _WENT_WRONG.search(text):
+            self._unit_failed()
+        self._headed = self._headed and not text.strip()
+        if self._programs.is_other(text):
+            return False
         if _TRAINED.search(text) or self.units.went_on(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
             self.live += goes_on
+            self._headed = goes_on
             goes_on = goes_on or self._begun.grows_on(text)
             self.steps += goes_on
             return goes_on
+        self._programs.works_on(text)
         words, now = progress
         last = self._tracks.get(words)
         if len(self._tracks) < _MAX_TRACKS or last is not None:
@@ -270,7 +290,7 @@ class LogProgress:
 
 
 _OF_SCRIPT = re.compile(
-    r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
+    r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): {1,2}\S"
 )
 """Complaints of shell commands: the batch script goes on."""
 _SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
@@ -284,29 +304,7 @@ _MORE_COMMANDS, _MORE_LINES = 2, 12
 """So many commands and lines are more than a script's clean-up."""
 
 
-_COMPLETE = re.compile(
-    r"(?P<process>\S{1,253}:\d{1,10}:)\d{1,10} \[\d{1,3}\] NCCL INFO .{0,300}\bInit COMPLETE"
-)
-
-
-def made_up_for(error: str, text: str) -> bool:
-    """Whether `text` reports a new communicator of the process that printed `error`: the failed one was an attempt or a test."""
-    found = _COMPLETE.match(text)
-    return found is not None and error.lstrip().startswith(found["process"])
-
-
-_SUCCEEDED = re.compile(
-    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
-)
-
-
-def succeeded(text: str, error: str = "") -> bool:
-    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well after `error`, or Spark the work in which it happened."""
-    return (_SUCCEEDED.search(text) is not None and not units.ends_main(error)) or units.ran_again(
-        error, text
-    )
-
-
+made_up_for, succeeded = units.made_up_for, units.succeeded
 _SUCCESS = re.compile(
     r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|job|script|stages?|tasks?|workers?)\b|n't))"
     r".*(?:\b(?:complet|finish|end|exit|terminat|conclud|train|stopp?)\w{0,3} (?:\w{1,20} ){0,2}?success(?:fully)?\b|\bsuccessfully (?:complet|finish|end|exit|terminat|conclud|train)\w{1,3}\b|\bsucceeded\b|\ball (?:\w{1,20} )?tests passed\b|\bnormal(?:ly)? terminat\w{1,4}\b|\bterminated normally\b)",
@@ -324,7 +322,7 @@ _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:|\bfairseq_cli\.train \| done
 """What the trainers of transformers and fairseq write once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
 _LOOP_ENDED = 3
-_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted"})
+_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted", "slurm_node_fail"})
 
 
 def is_of_script(text: str) -> bool:

@@ -60,7 +60,7 @@ class JobLogReader:
         self._lsf, self._site = step_output.LsfSummary(), step_output.SiteSummary()
         self._heredoc, self._pages = shown_text.HereDocument(), shown_text.Pages()
         self._copied = shown_text.Copied()
-        self._builds, self._older = shown_text.BuildOutput(), shown_text.OlderLog()
+        self._builds, self._older = step_output.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
         self._listing = listings.Listing(self._candidates.recent)
         self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()
@@ -266,8 +266,7 @@ class JobLogReader:
         """Whether `line`, the next one, matters whatever it contains."""
         return (
             line == 1  # shows whether the log was copied from a page
-            or self._cut is not None
-            or bool(self._tracebacks)
+            or (self._cut is not None or bool(self._tracebacks))
             or self._context.expects(line)
             or self._step_output.inside(line)
             or (self._lsf.is_open or self._site.is_open)
@@ -367,7 +366,7 @@ class JobLogReader:
 
     def skipped(self, first: int, lines: Iterable[bytes]) -> None:
         """The last lines without a trigger before the next line, from number `first` on: the program's ordinary output."""
-        cut = (line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines)
+        cut = (str(line[:MAX_LINE_CHARS], "utf-8", "replace") for line in lines)
         texts = [self._labels.plain(prefixes.plain(text)) for text in cut]
         self._candidates.recent.extend(texts)
         self._tail.extend(first, texts)
@@ -383,10 +382,11 @@ class JobLogReader:
             self._candidates.add(python.cut_off(self._cut_off[1]))
         best = None if self._candidates.is_open else self._candidates.candidate
         word = None if self._candidates.settled else self._tail.final_error(best)
-        if word and not (self._trailing.outlived(word.message) or self._refuted.covers(word.line)):
+        held = self._candidates.held
+        if word and not (self._trailing.outlived(word.message) or self._refuted.covers(word.line, held)):
             self._candidates.add(word)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
-        self._candidates.take_interruption(self._last_line)
+        self._candidates.take_interruption(self._last_line, self._tail.lines_after)
         self._candidates.take_own_end(self._tail.lines_after, self._chain.may_be_of_one_process)
         self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()

@@ -16,7 +16,7 @@ from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import labels, mention, progress
 
 TRIGGERS = (
-    "<<", "```", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "==> ",
+    "<<", "```", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|", "commit ", "[prompt]", "[question]", "[instruction]", "==> ",
     " see:", " get:", " hit:", " receive:", " encounter:", " into:", " like:", " this:", " as:", " these:",
     *(f"{age} {what}" for age in ("ast", "revious", "arlier", "old") for what in ("job", "run", "attempt", "log", "output")),
 )  # fmt: skip
@@ -26,7 +26,7 @@ _OPENS = re.compile(
 _COMMAND = re.compile(
     r"\s{0,40}(?:\w{1,40}=\$\(|[|&;({]\s?)?(?:sudo |command |exec )?(?:cat|tee|python[\d.]{0,4}|perl|bash|sh|ed|ex|dd|ssh|read|while|sbatch|sqlite3|mysql|psql|gnuplot|octave|R|printf|:)\b"
 )
-_MAX_LINES = 120
+_MAX_LINES, _SAMPLE_LINES, _SAMPLE_CHARS = 120, 60, 100
 _HELP = re.compile(
     r"Help on (?:class|function|method|module|package|built-in function|_?\w{1,40} object)\b.{0,200}:$|Help on class \S"
 )
@@ -59,6 +59,10 @@ _TURN_ENDS = re.compile(r"<\|(?:im_end|eot_id|end_of_turn|end|endoftext)\|>\s*$"
 """The marks that models' chats have between their turns."""
 _CLOSING_QUOTE = re.compile(r"['\"]{1,3}[,)\]}]{0,3}")
 """Ends a prompt that a server prints: its last turn is the model's, which has not begun."""
+_SAMPLE = re.compile(
+    r"(?:\([\w.:]{1,64} pid=\d{1,10}[^)\n]{0,80}\) )?\[(?:(?P<opens>prompt|question|instruction)|(?P<ends>score|reward)s?)\](?: |$)"
+)
+"""A question to a model, its answer and its score, as trainers print samples of their rollouts."""
 _COMMIT = re.compile(r"commit [0-9a-f]{40}(?: \([^)\n]{1,200}\))?$")
 _COMMIT_LINE = re.compile(r"(?:Author|Commit|Merge|\w{0,6}Date): |\s{4}|\s*$")
 """What `git log` prints of a commit below its number: its fields and its message, indented."""
@@ -92,7 +96,11 @@ class HereDocument:
         if over is not None and (over(text) or ends):
             self._open(0, "")
         if self.inside(line):
-            if text.strip() == self._word or (self._word == "turn" and _TURN_ENDS.search(text)):
+            if (
+                text.strip() == self._word
+                or (self._word == "turn" and _TURN_ENDS.search(text))
+                or (self._word == "sample" and (sample := _SAMPLE.match(text)) and sample["ends"])
+            ):
                 self._began = 0
             return True
         if found := _FENCE.match(text) if "```" in text else None:
@@ -116,6 +124,9 @@ class HereDocument:
             return True
         if "<|" in text and _TURN.match(text):
             self._open(0 if _TURN_ENDS.search(text) else line, "turn")
+            return True
+        if "[" in text[:_SAMPLE_CHARS] and (sample := _SAMPLE.match(text)) and sample["opens"]:
+            self._open(line, "sample", _SAMPLE_LINES)
             return True
         if "+ " in text and _OTHERS_LOG.match(text):
             self._open(line, "log")
@@ -166,11 +177,19 @@ def _is_of_run(text: str, *, is_first: bool = False) -> bool:
     return own or labels.bare(0, text).rank is not None
 
 
+def _ends_sample(text: str) -> bool:
+    """Whether the line is the job's own output. A traceback without frames may be the model's."""
+    if text.startswith("Traceback ("):
+        return False
+    return text.lstrip().startswith('File "') or _is_of_run(text)
+
+
 _OVER: dict[str, Callable[[str], bool]] = {
     "help": lambda text: _HELP_LINE.match(text) is None,
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
     "example": lambda text: _is_of_run(text),
+    "sample": lambda text: _ends_sample(labels.bare(0, text).text),
     "commit": lambda text: _COMMIT_LINE.match(text) is None,
     "turn": lambda text: _CLOSING_QUOTE.fullmatch(text.strip()) is not None,
 }
@@ -321,26 +340,6 @@ def _is_of_a_table_of_codes(text: str, before: Reversible[str]) -> bool:
         codes.append(int(row["code"]))
     steps = [later - earlier for later, earlier in pairwise(codes)]
     return len(steps) >= _LEAST_ROWS and min(steps) > 0 and max(steps) > 1
-
-
-_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
-"""pip's heading of the output of a package's own build."""
-
-
-class BuildOutput:
-    """The output of a package's own build, which pip repeats; a script often goes on without the package."""
-
-    def __init__(self) -> None:
-        self._until = 0
-
-    def read(self, line: int, text: str) -> None:
-        """A line of the log, in order."""
-        if printed := _PRINTED.search(text):
-            self._until = line + int(printed["lines"])
-
-    def inside(self, line: int) -> bool:
-        """Whether the line is such output."""
-        return line <= self._until
 
 
 _OLD = r"(?:last|previous|earlier|old)"

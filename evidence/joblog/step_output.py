@@ -189,3 +189,23 @@ def tests_passed(text: str, before: Reversible[str]) -> bool:
         near = islice(reversed(before), _RAN_LINES)
         return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
     return (text.startswith(_PASSES) or text.endswith(_SPIDER)) and _ALL_PASSED.match(text) is not None
+
+
+_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
+"""pip's heading of the output of a package's own build."""
+
+
+class BuildOutput:
+    """The output of a package's own build, which pip repeats; a script often goes on without the package."""
+
+    def __init__(self) -> None:
+        self._until = 0
+
+    def read(self, line: int, text: str) -> None:
+        """A line of the log, in order."""
+        if printed := _PRINTED.search(text):
+            self._until = line + int(printed["lines"])
+
+    def inside(self, line: int) -> bool:
+        """Whether the line is such output."""
+        return line <= self._until

@@ -5,90 +5,79 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from itertools import dropwhile
+from itertools import dropwhile, islice
 
-from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
+from probing_cluster.evidence.joblog import grammar, precedence, units
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import levels, lines_behind
+from probing_cluster.evidence.joblog.last_errors import levels, work_over
 
-_MAX_CHARS = 600
 LOSSES = frozenset(
     {"nccl_system_error", "nccl_remote_error", "peer_lost", "python_consequence", "store_lost"}
 )
 """How processes lose each other, also when one after the other ends as it should."""
-_OTHER = re.compile(
-    r"\b(?:not|never|without|before|until|when|after|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|stages?|phases?|tasks?|workers?|ranks?|data|dataset|warm-?up|setup|(?:load|download|build|compil|tokeni[sz]|prepar|preprocess|initiali[sz]|install|import|cach)\w{0,5})\b|n't",
+_CLEAN_LINES, _WORDS_CHARS = 20, 120
+_OF_NEXT = re.compile(
+    r"\b(?:srun|slurmstepd\S*): |^\W{0,4}(?!(?i:error)\b)[\w./-]{1,80}: (?:fatal )?error: |\b(?:unrecogni[sz]ed|usage|arguments?|no such file|cannot open|can't open|not found|missing)\b",
     re.IGNORECASE,
 )
-"""What is over is less than the whole work, or is not over."""
-_ENDED = re.compile(
-    r"\W{0,6}(?:all )?(?:done|finished|completed?)(?=\W{0,6}$|[.!,;:]{1,3} | (?:in|at|on) )|.{0,80}?\b(?:training|run|job|program|simulation|optimi[sz]ation|fine-?tuning|pre-?training|everything|work)\b.{0,20}?\b(?:(?:done|finished|completed?|ended)\b|over(?=\W{0,6}$|[.!,;]))",
+"""The complaint of a further program of the script, which may be work, too."""
+_ENDS = re.compile(
+    r"(?!.*\b(?:(?:up|down)load\w*|cop(?:y|ied|ying)|sav(?:ed?|ing)|writ\w+|stor(?:ed?|ing)|send(?:ing)?|sent|submit\w*|not|push\w*|export\w*|cannot|could not|unable)\b).*\b(?:shut(?:ting)?[ -]?down|closed|closing|disconnect\w{0,3}|unreachable|lost[ -]connection|connection[ -](?:lost|reset)|died unexpectedly|requests outstanding|unaware of this worker)\b",
     re.IGNORECASE,
 )
-"""The program's own report that its work is over, as far as the word of the end."""
-_KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)")
-"""The script ends its own helpers, as its shell traces: they lose each other."""
-_BAR = re.compile(r"\[#{0,80} {0,80}\] \| {0,3}(?P<pc>\d{1,3})% Completed \|")
-"""Dask's bar, which has no counters."""
-_PER_CENT = r"\d{1,2}(?:\.\d{1,4})?\s?%"
-_OF_PART = re.compile(
-    rf"\b(?:be|half|part(?:ial|ly)\w{{0,2}}|nearly|almost|first|second|third|next|each|every|another)\b|\bjob ?[#:]? ?\d{{1,3}}\b(?! ?%)|\b(?:run|program|simulation|work) ?[#:]? ?\d{{1,4}}\b(?! ?%)|\b{_PER_CENT} ?\w{{1,9}}$",
+"""How processes lose each other in words that no kind has; not what one of them still had to do."""
+_CLEANS = re.compile(
+    r"\b(?:clean(?:ing|ed)?[ -]?up|delet(?:ed|ing)|remov(?:ed|ing)|tear(?:ing)? ?down|prun(?:ed|ing))\b",
     re.IGNORECASE,
 )
-"""Before the word of the end: a part of the work, or a unit with a number."""
-_SO_FAR = re.compile(
-    rf"\W{{0,3}}{_PER_CENT}(?:\W{{0,6}}$| ?(?:done|finished|completed?)\b)| \w{{2,20}}ing\b| (?:for|of|with) (?:the )?(?:first|second|third|next|each|every|another|half|part)\b",
+"""A script clears away what it had set up for the work."""
+_WRONG = re.compile(
+    r"(?<!no )(?<!\b0 )\b(?:fail\w{0,4}|exceptions?|abort\w{0,3}|killed|traceback|cannot|could not|unable)\b|(?:^|[\s:])(?:srun|slurmstepd\S*): ",
     re.IGNORECASE,
 )
-"""Behind it: how far the work is, or which part of it is over."""
-_COUNTED = r"(?P<n>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
-_OF_TOTAL = re.compile(rf"(?<![\w./-]){_COUNTED}")
-"""A counter and its total."""
-_ONLY_TOTAL = re.compile(rf"(?: |\W{{0,4}}(?=[\d /of]{{3,40}}\W{{0,6}}$)){_COUNTED}")
-"""Behind the word of the end: how much of the work is over. A sentence behind a colon is a result."""
-
-
-_OVER, _COMPLETE, _GOES_ON = "over", "complete", "goes on"
+_HANDLER = re.compile(r".{0,120}\*{3} SIGTERM received at time=\d")
+"""Ray ends the processes of its actors by this signal, and they say so."""
+_RESOLVED = re.compile(r"\b(?:resolved|resuming|synced|succeeded|recovered)\b", re.IGNORECASE)
+"""What reported an error says that it is over."""
+_STATED = frozenset({"program_error", "slurm_launch_failed"})
+"""What a program states about itself or a command; a traceback is not the end of work that went well."""
 
 
 def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     """`finding`, marked if processes lose each other in it after the work: the last of the lines `before` report no progress, and one that it is over.
 
-    A thread's loss needs no report if the last progress is complete.
+    A thread's loss needs no report if the last progress is complete. Another complaint then, and a loss behind complete progress, only
+    came near the end (`at_end`): the lines behind it decide.
     """
-    if finding.kind not in LOSSES:
+    if units.ends_main(finding.message):
         return finding
-    if _noted(before):
+    stated = finding.kind in _STATED
+    lost = finding.kind in LOSSES or (stated and _ENDS.match(finding.message) is not None)
+    lost = lost or (finding.pid is not None and _HANDLER.match(finding.message) is not None)
+    if not lost and not stated:
+        return finding
+    if lost and _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})
-    last = next(filter(None, map(_report, reversed(before))), "")
-    over = last == _OVER or (last == _COMPLETE and finding.detail.get("thread") is True)
-    return replace(finding, detail={**finding.detail, "after_work": True}) if over else finding
+    before = _above(finding, before)
+    over, behind = work_over.state(before)
+    complete = work_over.last_report(before) == work_over.COMPLETE
+    if lost and (over or (finding.detail.get("thread") is True and complete)):
+        return replace(finding, detail={**finding.detail, "after_work": True})
+    if lost and complete:
+        return replace(finding, detail={**finding.detail, "at_end": "lost"})
+    if over and not _OF_NEXT.search(finding.message):
+        cleans = any(map(_CLEANS.search, islice(reversed(before), min(behind, _CLEAN_LINES))))
+        return replace(finding, detail={**finding.detail, "at_end": "cleans" if cleans else "over"})
+    return finding
 
 
-@lru_cache(maxsize=4 * progress.LOOK_BACK_LINES)
-def _report(line: str) -> str:
-    """What the line reports of the work; empty for nothing. Each of many losses asks for the same lines above it."""
-    text = labels.bare(0, line).text
-    bar = _BAR.match(text)
-    if _is_over(text) or _KILLS.match(line) or (bar and bar["pc"] == "100"):
-        return _OVER
-    if bar or lines_behind.traces_work(line):
-        return _GOES_ON
-    if progress.is_progress(text):
-        return _COMPLETE if _is_complete(text) else _GOES_ON
-    return ""
-
-
-def _is_over(text: str) -> bool:
-    """Whether the program reports in the line that its whole work is over."""
-    ended = _ENDED.match(text)
-    if ended is None or _OTHER.search(text) or _OF_PART.search(ended[0]):
-        return False
-    if _SO_FAR.match(text, ended.end()):
-        return False
-    counted = _OF_TOTAL.search(ended[0]) or _ONLY_TOTAL.match(text, ended.end())
-    return counted is None or _is_complete(text)
+def _above(finding: JobFinding, before: Sequence[str]) -> Sequence[str]:
+    """The lines `before` without the finding's own and those below it: an error from the end of the log is found late. If work went on below, another process had printed the same."""
+    words = finding.message[:_WORDS_CHARS]
+    own = next((behind for behind, line in enumerate(reversed(before), 1) if words in line), 0)
+    if own and work_over.goes_on(islice(reversed(before), own)):
+        return before
+    return list(islice(before, len(before) - own))
 
 
 def _noted(before: Sequence[str]) -> bool:
@@ -98,16 +87,31 @@ def _noted(before: Sequence[str]) -> bool:
     return head.startswith(grammar.TRACEBACK) and levels.reports_closing(next(above, ""))
 
 
-def _is_complete(text: str) -> bool:
-    """Whether the line has counters with a total and all have reached it."""
-    pairs = [(int(found["n"]), int(found["of"])) for found in _OF_TOTAL.finditer(text[:_MAX_CHARS])]
-    return bool(pairs) and all(n == of for n, of in pairs)
+def _at_end(finding: JobFinding) -> str | None:
+    """How near the end of the work it came, if that alone proves nothing. A signal may come whenever the work is to end."""
+    if finding.detail.get("after_work"):
+        return None
+    at_end = finding.detail.get("at_end")
+    return at_end or ("ended" if finding.kind == "process_terminated" else None)
 
 
-def is_teardown(best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether `best` came after the work, and nothing but such losses followed it."""
+def is_teardown(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str] = ()) -> bool:
+    """Whether `best` came after the work, and nothing but such losses followed it; `lines`: those behind it at the log's end.
+
+    What is no loss needs a better proof: the end with code 0, or a script that clears away and goes on.
+    """
+    if work_over.ended_badly(lines):
+        return False
+    at_end = _at_end(best)
+    if at_end is not None:
+        cleans = at_end == "cleans" or (at_end == "over" and any(map(_CLEANS.search, lines)))
+        speaker = best.message.split(" ", 1)[0]
+        own = [line for line in lines if speaker.endswith(":") and line.startswith(speaker)]
+        well = work_over.ended_well(lines) or (cleans and bool(lines)) or any(map(_RESOLVED.search, own))
+        if not well or any(map(_WRONG.search, lines)):
+            return False
     later = (f for f in held if f.line >= best.line and f.role is not LineRole.OBSERVATION)
-    return all(f.detail.get("after_work") for f in later)
+    return all(f.detail.get("after_work") or (at_end and _at_end(f)) for f in later)
 
 
 def replaces(new: JobFinding, best: JobFinding | None, held: Sequence[JobFinding]) -> bool:

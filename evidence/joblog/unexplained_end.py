@@ -24,7 +24,7 @@ _TERMINATED_CODE = 143
 _INTERRUPTED_LINES, _FAREWELL_LINES = 40, 80
 _STALLS, _STALL_LINES = 2, 40
 """A warning about stalled ranks lists them in at most _STALL_LINES lines."""
-_HEAD_LINES = 2
+_HEAD_LINES, _STEPS = 2, 3
 _OFTEN = 3
 _LAST_CHARS = 200
 _WORDS = re.compile(r"\w")
@@ -63,6 +63,13 @@ def between(held: Sequence[JobFinding], first: int, last: int) -> list[int]:
     return found
 
 
+def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
+    """Whether the program worked on after `best` and failed otherwise in `new`; not where a command ended badly and a later one lacks something."""
+    if new.role is not LineRole.ROOT or (exited and lacks(new)):
+        return False
+    return since.steps >= _STEPS or (best is not None and since.units.begun > 0 and is_of_next(new, best))
+
+
 def is_of_next(new: JobFinding, best: JobFinding) -> bool:
     """Whether `new`, an error of a later unit of work, is another one than `best`, which the work went on after.
 
@@ -85,6 +92,8 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
     """
     if best is not None and (best.kind not in KINDS or best.detail.get("after_work")):
         return None
+    if best is None and all(f.detail.get("after_work") for f in held if _is_signal(f, last_line)):
+        return None
     if best is not None and not (best.kind == "python_consequence" and _is_interrupted(held, last_line)):
         # The launcher reports the end below the program's own message; broken connections come before or after it.
         last_line = best.line
@@ -93,11 +102,7 @@ def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line:
             held, last_line, {"interrupted", "process_terminated"} if lost else {"interrupted"}
         ):
             return None
-    ended = [
-        i
-        for i, f in enumerate(held)
-        if _is_near(f, last_line) and f.kind in ("interrupted", "process_terminated")
-    ]
+    ended = [i for i, f in enumerate(held) if _is_signal(f, last_line)]
     ends = [held[i] for i in ended]
     died = any(
         "exit_code" in f.detail
@@ -321,6 +326,10 @@ def is_replaced(best: JobFinding, held: Sequence[JobFinding], behind: Sequence[s
 def _is_near(finding: JobFinding, last_line: int) -> bool:
     most = _FAREWELL_LINES if _HANDLER.search(finding.message) else _INTERRUPTED_LINES
     return 0 <= last_line - finding.line <= most and not finding.detail.get("survived")
+
+
+def _is_signal(finding: JobFinding, last_line: int) -> bool:
+    return _is_near(finding, last_line) and finding.kind in ("interrupted", "process_terminated")
 
 
 def _is_interrupted(

@@ -63,6 +63,11 @@ _RESULT = re.compile(
     r"|.{0,40}\b(?:[Aa]ccuracy|[Ss]core|AUC|[Mm]ean|RMSE|MAE)\b[^:=\n]{0,12}[:=] ?-?\d)"
 )
 """What a program reports of work that it has done. A script's farewell (`finished at …`) is none."""
+_SUM = re.compile(
+    r"(?!.*\b[1-9]\d{0,9} (?:\w{1,20} )?(?:fail\w{0,4}|errors?|crash\w{0,3}|kill\w{0,3}|missing|lost|left)\b)(?=.{0,200}\b[1-9][\d,]{0,14} [a-z]{3,20}\b).{0,200}\b0 (?:[a-z]{1,20} ){0,2}(?:failed|failures|errors?)\b",
+    re.IGNORECASE,
+)
+"""A harness's sum of its work, of which nothing failed."""
 _NAMED = r"\b(?:trials?|runs?|fits?|folds?|experiments?|candidates?|subjects?|samples?|items?|records?|genes?|seeds?)[ :#]{1,2}(?=[\w.-]{0,40}\d)[\w.-]{1,60}"
 _FAILED_UNIT = re.compile(
     rf"{_NAMED}\b.{{0,80}}\b(?:failed|errored|raised|crashed)\b|\bfailed for {_NAMED}|\btraceback (?:of|from|for) (?!(?:the )?(?:ranks?|process|worker|node|thread|child)\b)[a-z]{{1,20}} [\w.-]{{0,40}}\d[\w.-]{{0,40}}\b.{{0,40}}:$",
@@ -89,7 +94,7 @@ _R_ENDS = re.compile(
 )
 """What R prints below the error that ends it; a script that `try` guards goes on without."""
 _LEFT_OUT = re.compile(
-    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting",
+    r"(?<!not )\b(?:skip(?:ping|ped)|(?<!be )quarantined|(?<!Exception )ignor(?:ed|ing)(?! input$)|retrying|trying again|fall(?:ing)? ?back)\b|\bmemory budget\. {1,2}Restarting|^(?!.*\b(?:link|connections?|socket|peer|client|node|worker|rank|request)\b).*(?:[-=]>|[:,;]) ?(?:dropped|discarded|rejected)\W*$",
     re.IGNORECASE,
 )
 _INSTEAD = re.compile(r"\bfailed\b[^,;\n]{0,60}[,;] using (?:the |an? )?[a-z]")
@@ -137,7 +142,7 @@ def ends_main(text: str) -> bool:
 
 def is_result(text: str) -> bool:
     """Whether a program reports work that it has done."""
-    return _RESULT.match(text[:_MAX_CHARS]) is not None
+    return _RESULT.match(text[:_MAX_CHARS]) is not None or _SUM.match(text[:_MAX_CHARS]) is not None
 
 
 def _is_caught(text: str) -> bool:
@@ -220,6 +225,8 @@ class Units:
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
+        self._is_new = False
+        """Whether the last line began a unit."""
         self.resolved = False
         """Whether a result followed an error that the program reported to have caught."""
         self.restarted = False
@@ -254,11 +261,72 @@ class Units:
             if len(names) < _MAX_NAMES:
                 names.add(unit[1])
             self.begun += is_well
+            self._is_new = is_well
+        elif text.strip():
+            self.begun -= self._is_new and not is_well  # it failed at once
+            self._is_new = False
         if self.begun >= _MORE_UNITS or self._prompts == 0:
             return True
         result = is_result(text)
         self.resolved = self.resolved or (result and (self._caught or self._of_r))
         return self.resolved or (result and self.begun > 0)
+
+
+class NamedPrograms:
+    """Whether a line is of another program than the error, where a launcher or a script put a name in front of every line.
+
+    A logger's name stands in front of its own lines only. So the name counts once a traceback's frames had one.
+    """
+
+    def __init__(self, before: Sequence[str], error: str) -> None:
+        self._own = _named(error)
+        self._of_launcher = False
+        """Whether frames had the error's name."""
+        for line in before:
+            self.is_other(line)
+
+    def is_other(self, text: str) -> bool:
+        """Whether the line, the next one, has the name of another program."""
+        if self._own is None or (name := _named(text)) is None:
+            return False
+        framed = _FRAME.match(text, len(name)) is not None
+        self._of_launcher = self._of_launcher or (framed and name == self._own)
+        return self._of_launcher and name != self._own
+
+    def works_on(self, text: str) -> None:
+        """The line is progress: the error's own program may work on, and others with it."""
+        if self._own is not None and _named(text) == self._own:
+            self._own = None
+
+
+_NAME = re.compile(r"(?:\[[^\]\s]{1,24}\]|[A-Za-z][\w.-]{0,24}[:>|])(?= )")
+_FRAME = re.compile(r" {1,8}File \"")
+
+
+def _named(text: str) -> str | None:
+    found = _NAME.match(text)
+    return found[0] if found else None
+
+
+_SUCCEEDED = re.compile(
+    r"\bWorkerState\.SUCCEEDED\b|\bworker group successfully finished\b|\bProcess \d{1,10} exits successfully\b|\bJob '[\w-]{1,80}' succeeded\b|^configure: exit 0$"
+)
+
+
+def succeeded(text: str, error: str = "") -> bool:
+    """Whether a launcher (torchrun, DeepSpeed, Ray) or configure reports that its work ended well after `error`, or Spark the work in which it happened."""
+    return (_SUCCEEDED.search(text) is not None and not ends_main(error)) or ran_again(error, text)
+
+
+_COMPLETE = re.compile(
+    r"(?P<process>\S{1,253}:\d{1,10}:)\d{1,10} \[\d{1,3}\] NCCL INFO .{0,300}\bInit COMPLETE"
+)
+
+
+def made_up_for(error: str, text: str) -> bool:
+    """Whether `text` reports a new communicator of the process that printed `error`: the failed one was an attempt or a test."""
+    found = _COMPLETE.match(text)
+    return found is not None and error.lstrip().startswith(found["process"])
 
 
 _SPARKS = re.compile(r"\bDAGScheduler: Job \d{1,9} finished\b")

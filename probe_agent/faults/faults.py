@@ -92,8 +92,14 @@ class Faults:
         self._latched: dict[str, Fault] = {}
         self._present: dict[str, list[Fault]] = {}
         self._cleared_at: datetime | None = None
+        self._cleared: list[Fault] = []
+        """Cleared faults whose part failed still: over once it no longer does."""
+        self._failing_by: set[str] = set()
+        """Sources whose readings showed that it failed: after a restart of the agent they have to be read first."""
         if state and state.get("boot_id") == boot_id:
             self._latched = {k: _from_row(row) for k, row in state["latched"].items()}
+            self._cleared = [_from_row(row) for row in state.get("cleared", ())]
+            self._failing_by = set(state.get("failing_by", ()))
             cleared_at = state.get("cleared_at")
             self._cleared_at = datetime.fromisoformat(cleared_at) if cleared_at else None
 
@@ -136,13 +142,18 @@ class Faults:
         active: Iterable[conditions.ActiveCondition],
         at: datetime,
     ) -> list[Fault]:
-        """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults, which it returns."""
+        """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults, which it returns.
+
+        So does the end of the last fault of a part for what was cleared while that part failed.
+        """
         self._present[source] = [
             _of_condition(a, source) for a in active if at - a.confirmed_at <= CONDITION_STANDS
         ]
         over = [f for f in self._latched.values() if self._contradicted(f, source, judged, at)]
         self._drop(lambda f: f in over)
         self._drop(lambda f: f.severity is not records.Severity.HIGH and at - f.confirmed_at > LOW_STANDS)
+        if self._cleared and self._failing_by <= self._present.keys():
+            over += self.repaired(self._cleared)
         return over
 
     def clear(self, now: datetime) -> list[Fault]:
@@ -153,15 +164,24 @@ class Faults:
         return ended
 
     def repaired(self, cleared: Iterable[Fault]) -> list[Fault]:
-        """Those of the cleared faults whose part shows no fault after a new look at it."""
+        """Those of the cleared faults whose part shows no fault after a new look at it; `observe` returns the others once it shows none."""
         failing = self.active()
-        return [f for f in cleared if not any(_same_part(f, other) for other in failing)]
+        over: list[Fault] = []
+        for fault in list(cleared):
+            signs = [other for other in failing if _same_part(fault, other)]
+            self._failing_by |= {other.source for other in signs if not other.latched}
+            alike = (fault.key, fault.code)
+            self._cleared = [f for f in self._cleared if (f.key, f.code) != alike]
+            (self._cleared if signs else over).append(fault)
+        return over
 
     def reboot(self, boot_id: str) -> None:
         """Another boot: nothing seen before it is the present."""
         self.boot_id = boot_id
         self._cleared_at = None
         self._latched.clear()
+        self._cleared.clear()
+        self._failing_by.clear()
         self._present.clear()
 
     def active(self) -> list[Fault]:
@@ -194,7 +214,14 @@ class Faults:
         """What survives a restart of the agent: the latched faults; conditions are read again."""
         cleared_at = clock.iso_z(self._cleared_at) if self._cleared_at is not None else None
         latched = {k: f.row() for k, f in self._latched.items()}
-        return {"boot_id": self.boot_id, "latched": latched, "cleared_at": cleared_at}
+        cleared = [f.row() for f in self._cleared]
+        return {
+            "boot_id": self.boot_id,
+            "latched": latched,
+            "cleared_at": cleared_at,
+            "cleared": cleared,
+            "failing_by": sorted(self._failing_by),
+        }
 
     def _contradicted(self, fault: Fault, source: str, judged: conditions.Judgement, at: datetime) -> bool:
         if fault.gpu_uuid is not None and fault.gpu_uuid in judged.reset:

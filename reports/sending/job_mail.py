@@ -21,6 +21,8 @@ _WIDTH = 76
 _MOST_EVIDENCE = 5
 _MOST_TASKS = 12
 _SUBJECT_CHARS = 240
+_AWAITED_LOG = "This was written before the job's output was read. If that changes it, one more mail follows."
+"""Nobody can ask a mail again (`advice.AWAITED_LOG`)."""
 
 
 Report = model.ReportModel | rows.ReportRows | query.NeverStarted
@@ -40,6 +42,7 @@ class MailHeader:
         "verdict, follows (not yet), never (not within a day), correction (of the verdict mailed), held (it holds GPUs idle) or alarm (it printed an alarm word)"
     )
     again: bool = records.doc("true if an earlier mail said that the verdict follows", default=False)
+    requeued: bool = records.doc("true if it is about a requeue: the job comes back", default=False)
     mailed: tuple[str, str] = records.doc(
         "of a correction: the domain and the cause that the mail before it named", default=("", "")
     )
@@ -119,7 +122,7 @@ def content(about: MailHeader, report: Report | None, config: settings.Settings)
     """The mail's content."""
     url = config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else ""
     base = Content(
-        title=f"job {about.job_id} has ended",
+        title=f"job {about.job_id} {'was requeued' if about.requeued else 'has ended'}",
         command=f"probing-report {about.job_id}",
         url=url,
         footer=_footer(about, config),
@@ -152,7 +155,12 @@ def _corrected(
 ) -> Content:
     """The correction: what the verdict was and is, its sentence, and what to do now."""
     before, after = _named(*about.mailed), _named(verdict.domain.value, verdict.cause)
-    title = f"Correction: job {report.title}: the verdict changed from {before} to {after}"
+    what = (
+        f"the verdict changed from {before} to {after}"
+        if before != after
+        else "what its output says, which was read after the mail before"
+    )
+    title = f"Correction: job {report.title}: {what}"
     return _with(whole, title=title, evidence=(), cost="")
 
 
@@ -208,7 +216,8 @@ def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ..
     """The owner's steps first."""
     owners, operators = advice.parted(verdict)
     theirs = _sentence(operators) if operators else ""
-    steps = [owners, *(s for s in report.advice if _sentence(s) != theirs), theirs]
+    of_report = (_AWAITED_LOG if s == advice.AWAITED_LOG else s for s in report.advice)
+    steps = [owners, *(s for s in of_report if _sentence(s) != theirs), theirs]
     return tuple(dict.fromkeys(_sentence(s) for s in steps if s.strip()))
 
 

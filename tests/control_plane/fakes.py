@@ -194,6 +194,9 @@ class Sacct:
         self.waiting: str | None = None
         """What squeue says of a job and its tasks, without their dependency; None where it knows none."""
         self.dependency = "(null)"
+        self.listed_as = ""
+        """Its id as squeue prints it; empty: as it was asked for."""
+        self.job_name = "train"
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         del environment
@@ -202,8 +205,12 @@ class Sacct:
         if program == "squeue":
             if self.waiting is None:
                 raise errors.SlurmUnavailable("slurm_load_jobs error: Invalid job id specified")
-            rows = (line.rpartition("|") for line in self.waiting.splitlines())
-            return "".join(f"{before}|{self.dependency}|{reason}\n" for before, _, reason in rows).encode()
+            rows = (line.split("|") for line in self.waiting.splitlines())
+            job = self.listed_as or arguments[arguments.index("-j") + 1]
+            return "".join(
+                f"{state}|{user}|{job}|{account}|{self.dependency}|{reason}|{self.job_name}\n"
+                for state, user, account, reason in rows
+            ).encode()
         if program == "scontrol":
             return b"AccountingStorageTRES = cpu,gres/gpu\n"
         if program == "sacctmgr":

@@ -67,6 +67,20 @@ def test_what_the_subcommand_does_not_take_is_refused(line: str) -> None:
     assert ended.value.code == 2
 
 
+def test_whoever_names_no_command_is_told_where_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the whole command and of a group; what a command itself lacks is not to be found there."""
+    for line, words in (
+        ("", "probing-x --help lists its commands"),
+        ("lemon", "probing-x lemon --help lists its commands"),
+        ("nodes --odd", ""),
+    ):
+        with pytest.raises(SystemExit):
+            parser().read(line.split())
+        printed = capsys.readouterr().err
+        assert words in printed
+        assert ("lists its commands" in printed) is bool(words)
+
+
 @pytest.mark.parametrize("command", ["agent", "check", "ctl", "node-helper", "report", "sandbox"])
 def test_every_command_has_its_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """All six, without their required arguments."""

@@ -44,6 +44,19 @@ def test_a_fault_without_a_part_is_one_of_its_own() -> None:
     assert [fault.name for fault in fault_names.named(whole)] == ["clock", "load"]
 
 
+def test_gpus_that_cannot_be_counted_without_the_driver_are_no_fault_of_their_own() -> None:
+    """Where the driver answers, a GPU too few is one; and a GPU's own fault is none of the driver's."""
+    driver = {
+        "driver:nvml": {"code": "DRIVER_NOT_LOADED", "kind": "driver", "device": "nvml", "severity": "high"}
+    }
+    count = {
+        "check:gpu_count": {"code": "gpu_count", "kind": "check", "device": "gpu_count", "severity": "high"}
+    }
+    assert [f.words for f in fault_names.named(driver | count)] == ["driver nvml (high, 2 signs)"]
+    assert [f.words for f in fault_names.named(count)] == ["gpu_count gpu_count (high)"]
+    assert len(fault_names.named(driver | LOST)) == 2
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

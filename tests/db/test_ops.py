@@ -214,6 +214,30 @@ def test_the_timeline_tells_the_story_in_order(story: store_module.Store) -> Non
     assert [r["what"] for r in _rows(story.url, "SELECT * FROM ops.node_timeline('n8')")] == []
 
 
+def test_only_what_stands_or_ended_has_lasted(store: store_module.Store) -> None:
+    """A requeue is over at once, and what was not done never began."""
+    begun = datetime.now(UTC) - timedelta(hours=2)
+    for n, (action, state, ended_at) in enumerate(
+        (
+            ("drain", "done", None),
+            ("drain", "resumed", begun + timedelta(hours=1)),
+            ("drain", "skipped", None),
+            ("requeue", "done", None),
+            ("restart", "denied", None),
+        )
+    ):
+        store.save_drain(
+            records.Drain(
+                drain_id=uuid.UUID(int=n), cluster="c", node=f"n{n}", at=begun, action=action, reason="probing: x", owner="probing",
+                state=state, ended_at=ended_at,
+            )
+        )  # fmt: skip
+    rows = _rows(
+        store.connection_uri(), "SELECT node, round(duration_s / 3600) AS h FROM ops.drains ORDER BY node"
+    )
+    assert [row["h"] for row in rows] == [2, 1, None, None, None]
+
+
 def test_every_recipe_of_the_cookbook_runs(story: store_module.Store) -> None:
     """Each query of docs/sql.md runs as written, and on a bad day nearly all have something to show."""
     assert len(QUERIES) >= 15

@@ -278,3 +278,52 @@ def test_a_call_of_cudnns_network_that_failed_is_read_without_its_traceback(call
     later = ["NameError                    Traceback (most recent call last)", "----> 1 f(scores)", "", "NameError: name 'scores' is not defined"]  # fmt: skip
     assert kind(failed, "", *later) == "cuda_library_error"
     assert kind("Failed to load model config: using the default", "", *later) == "python_exception"
+
+
+NO_GPU = [
+    "/v/torch/cuda/__init__.py:129: UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error 802: system not yet initialized (Triggered internally at ../c10/cuda/CUDAFunctions.cpp:109.)",
+    "  return torch._C._cuda_getDeviceCount() > 0",
+    *(f"packing shard {n}/20" for n in range(20)),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_consequence"),
+    [
+        ("RuntimeError: Expected k.is_cuda() to be true, but got false.", True),
+        ("ValueError: Your setup doesn't support bf16/gpu.", True),
+        ("RuntimeError: \"conv_depthwise2d_cpu\" not implemented for 'Half'", True),
+        ("RuntimeError: 0 active drivers ([]). There should only be one.", True),
+        ("ValueError: micro_batch_per_gpu must divide 96", False),
+        ("ValueError: the tokenizer does not support this vocabulary", False),
+    ],
+)
+def test_what_a_cpu_cannot_do_follows_from_the_gpus_that_were_not_found(
+    error: str, is_consequence: bool
+) -> None:
+    assert kind(*NO_GPU, *RAISED, error) == ("cuda_unavailable" if is_consequence else "python_exception")
+    assert kind("device: cpu", *RAISED, error) == "python_exception"
+
+
+@pytest.mark.parametrize("label", ["", "job: "])
+@pytest.mark.parametrize(
+    ("error", "is_confirmed"),
+    [
+        ("RuntimeError: CUDA error: unknown error", True),
+        ("RuntimeError: CUDA error: unspecified launch failure", True),
+        (None, False),
+    ],
+)
+def test_a_lost_gpu_in_a_monitors_words_is_confirmed_by_the_programs_own_error(
+    error: str | None, is_confirmed: bool, label: str
+) -> None:
+    lost = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
+    again = ["", "During handling of the above exception, another exception occurred:", ""]
+    raised = [*RAISED, error, *again] if error else []
+    lines = [f"{label}{line}" for line in [*raised, *RAISED, "KeyError: 'mail'"]]
+    assert kind(lost, *lines) == ("cuda_device_lost" if is_confirmed else "python_exception")
+
+
+def test_who_launches_a_kernel_reports_cudas_errors() -> None:
+    words = "an illegal memory access was encountered launching kernel kClearForces"
+    assert kind(f"Error: {words}", "STOP") == "cuda_illegal_access"

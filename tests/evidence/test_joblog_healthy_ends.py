@@ -24,6 +24,8 @@ def is_cause(*lines: str) -> bool:
         "[train] no more batches",
         "[loader] no further shards, leaving the loop",
         "[tune] Failed trials so far: 0",
+        "FATAL errors: none",
+        "Critical errors: nil",
         "[eval] error 0.031 on the held-out part",
         "[opt] Abort criterion was not met, the full budget was used",
         "2031-05-06 07:08:09,123 - root - INFO - ERROR counter reset",
@@ -240,6 +242,26 @@ def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cau
     assert [f.line for f in reader.read(lines) if f.first_cause] == cause
     harmless = ["this run does not use a mask", "all fine", f"+ exit {code}"]
     assert not is_cause(*harmless)
+
+
+@pytest.mark.parametrize(
+    ("lines", "well"),
+    [
+        (["step 7", "Detected KeyboardInterrupt, leaving in good order ...", "kept must.7", "exit status: 0"], True),
+        (["step 7", "Detected KeyboardInterrupt, leaving in good order ...", "kept must.7", "exit status: 130"], False),
+        (["(Press pid=81) *** SIGTERM received at time=1759219301 on cpu 7 ***", "must in out/must.7", "rc=0"], True),
+        (["(Press pid=81) *** SIGTERM received at time=1759219301 on cpu 7 ***", "must in out/must.7"], False),
+        (["Received SIGTERM, keeping the must", "slurmstepd: error: *** JOB 81 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO PREEMPTION ***", "exit 0"], False),
+    ],
+)  # fmt: skip
+def test_an_end_with_code_0_makes_up_for_a_signal(lines: list[str], *, well: bool) -> None:
+    """Slurm's own report of the end stays."""
+    assert is_cause("step 6", *lines) != well
+
+
+def test_a_count_of_no_errors_is_no_reason_of_a_bad_end() -> None:
+    lines = ["step 7", "FATAL errors: none", "srun: error: n4: task 0: Exited with exit code 1"]
+    assert [found.line for found in reader.read(lines) if found.first_cause] == [3]
 
 
 CLOSED = [

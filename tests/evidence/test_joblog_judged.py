@@ -9,6 +9,7 @@ from probing_cluster.evidence.joblog import reader
 
 DIVIDED = ["Traceback (most recent call last):", '  File "<string>", line 7, in press', "ZeroDivisionError: division by zero"]  # fmt: skip
 FAILED = ["--- sample vine/7 #2 (failed) ---", *DIVIDED]
+NO_ROOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB."
 CALL = '========= Program hit cudaErrorNotReady (error 600) due to "device not ready" on CUDA API call to cudaEventQuery.'
 FRAME = "=========     Host Frame: [0x7a1] in /usr/lib64/libcuda.so.1"
 
@@ -27,6 +28,13 @@ def first(lines: list[str]) -> str:
         ["--- sample vine/6 #0 (timed out) ---", "TimeoutException: late", *FAILED, "{", '  "rate": 0.3', "}"],
         ["=== VINE/6 candidate 3: FAILED ===", "RecursionError: too deep", "=== VINE/7 candidate 1: FAILED ===", *DIVIDED, "rate 0.3"],
         ["## problem 6 / solution a (runtime error) ##", *DIVIDED, "## problem 7 / solution b (accepted) ##", "rate 0.3"],
+        ["==== problem VP/6 ====", "target: passed", "response: failed: Traceback (most recent call last):", *DIVIDED[1:], "==== problem VP/7 ====", "response: passed", "rate 0.3"],
+        ["--- candidate 6 of q1 ---", "status: error", *DIVIDED, "--- candidate 7 of q1 ---", "status: error: MemoryError", "rate 0.3"],
+        ["--- candidate 6 of q1 ---", "status: ok", "--- candidate 7 of q1 ---", "status: error: MemoryError", "rate 0.3"],
+        ["[vine__vine-31] press: ERROR: late", *(f"[vine__vine-31] {line}" for line in DIVIDED), "[must__must-7] pressed", "Instances unresolved: 1", "report in r.json"],
+        ["[cc-101] sour", *(f"[cc-102] {line}" for line in DIVIDED), *(f"[cc-103] {line}" for line in DIVIDED), "Total problems: 3", "Problems with errors: 2"],
+        ["--- chunk 6 (vines/press.md) ---", NO_ROOM, "means that the press is full.", "--- chunk 7 (vines/soil.rst) ---", *DIVIDED, "embedded 10/90 chunks"],
+        ["=== passage 6: soil.txt ===", DIVIDED[-1], "=== passage 7: rain.txt ===", "rain", "sorted 1/9 passages"],
         ["========= COMPUTE-SANITIZER", "step 1", CALL, FRAME, "step 2", "========= ERROR SUMMARY: 0 errors", "exit 0"],
     ],
 )  # fmt: skip
@@ -42,6 +50,13 @@ def test_what_is_judged_is_not_the_jobs_own(lines: list[str]) -> None:
         (["--- sample vine/6 #0 (passed) ---", *FAILED, "press: cannot go on", "bye"], DIVIDED[-1]),
         (["--- sample vine/6 #0 (passed) ---", "--- sample vine/7 #2 (passed) ---", *DIVIDED, "bye"], DIVIDED[-1]),
         (["--- stage press 1 (passed) ---", "--- stage grow 2 (failed) ---", *DIVIDED, "--- stage sell 3 (skipped) ---"], DIVIDED[-1]),
+        (["--- candidate 6 of q1 ---", "status: ok", "--- candidate 7 of q1 ---", "status: ok", *DIVIDED, "bye"], DIVIDED[-1]),
+        (["--- candidate 6 of q1 ---", "vines are long", "--- candidate 7 of q1 ---", "status: error", *DIVIDED, "", "srun: error: n4: task 0: Exited with exit code 1"], DIVIDED[-1]),
+        (["[vine-31] step 1", *(f"[vine-31] {line}" for line in DIVIDED), "ranks failed: 1"], f"[vine-31] {DIVIDED[-1]}"),
+        (["[cc-101] sour", *(f"[cc-102] {line}" for line in DIVIDED), "Problems with errors: 0"], f"[cc-102] {DIVIDED[-1]}"),
+        ([*(f"[cc-102] {line}" for line in DIVIDED), *DIVIDED[:2], "KeyError: 'sugar'", "Problems with errors: 1"], "KeyError: 'sugar'"),
+        (["--- chunk 6 (vines/press.md) ---", NO_ROOM, "--- chunk 7 (vines/soil.rst) ---", "soil", *DIVIDED], DIVIDED[-1]),
+        (["=== part 6 (press.py) ===", *DIVIDED, "=== part 7 (sell.py) ===", "no wine"], DIVIDED[-1]),
         (["========= COMPUTE-SANITIZER", CALL, FRAME, "========= ERROR SUMMARY: 1 error"], CALL),
         (["========= ERROR SUMMARY: 0 errors", "CUDA error: an illegal memory access was encountered at vine.cu:7"], "CUDA error: an illegal memory access was encountered at vine.cu:7"),
     ],

@@ -209,3 +209,14 @@ def test_a_failed_import_is_one_whatever_exception_quotes_it(lines: list[str], k
     first = _first(["hello", *lines, EXIT])
     assert first is not None
     assert first["kind"] == kind
+
+
+def test_a_python_client_that_lost_its_jvm_is_the_consequence_of_what_that_printed() -> None:
+    raised = ["Traceback (most recent call last):", '  File "a.py", line 3, in f', "    df.collect()"]
+    lost = "py4j.protocol.Py4JNetworkError: Answer from Java side is empty"
+    first = _first(["hello", NO_HEAP, "\tat java.base/java.util.Arrays.copyOf(Arrays.java:35)", *raised, lost, "shutdown hook called"])  # fmt: skip
+    assert first is not None
+    assert (first["kind"], first["line"]) == ("host_memory_error", 2)
+    alone = _first(["hello", *raised, lost, EXIT])
+    assert alone is not None
+    assert alone["line"] == 5

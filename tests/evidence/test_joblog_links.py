@@ -42,6 +42,7 @@ LINKED = {
     "a file that dash could not write": (["/w/job.sh: 3: cannot create run.py: Permission denied"], "/w/job.sh: 3: cannot create run.py: Permission denied", ["python: can't open file '/w/run.py': [Errno 2] No such file or directory"]),
     "a file that tee could not write": (["tee: /data/a.csv: Permission denied"], "tee: /data/a.csv: Permission denied", traceback("FileNotFoundError: [Errno 2] No such file or directory: '/data/a.csv'")),
     "line ends of another system": (["run.sbatch: line 3: $'\\r': command not found", "run.sbatch: line 6: $'module\\r': command not found"], "run.sbatch: line 3: $'\\r': command not found", ["python3: can't open file '/w/main.py\\r': [Errno 2] No such file or directory"]),
+    "a copy from a store of objects": (['ERROR "cp s3://lab/run7/* /nvme/run7/": NoSuchKey: status code: 404'], 'ERROR "cp s3://lab/run7/* /nvme/run7/": NoSuchKey: status code: 404', traceback("FileNotFoundError: No step found in /nvme/run7/300")),
     "a port that was taken": (["12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting."], "12:M 04 Mar 2026 10:00:00.001 # Failed listening on port 7001 (TCP), aborting.", traceback("redis.exceptions.ConnectionError: Error 111 connecting to c7:7001. Connection refused.")),
 }  # fmt: skip
 MIDDLE = ["loading", "config ok", "3 workers", "cache is cold", "device cuda:0"]
@@ -498,3 +499,74 @@ def test_a_line_that_tries_again_above_an_error_of_connections_is_about_it() -> 
     own = "IndexError: list index out of range"
     lines = ["connection refused, attempt 2", *traceback(lost), *WORK, *traceback(own), EXITED]
     assert first(*lines) == own
+
+
+JOINS = traceback("torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 4/8 clients joined.")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("complaint", "is_reason"),
+    [
+        ("ac12: Host key verification failed.", True),
+        ("ac12: Permission denied (publickey,password).", True),
+        ("ssh: connect to host ac12 port 22: No route to host", True),
+        ("pdsh@front: ac12: ssh exited with exit code 255", True),
+        ("ssh: connect to host git.example.org port 22: Connection timed out", False),
+        ("Host key verification failed.", False),
+    ],
+)
+def test_a_node_that_ssh_did_not_reach_joins_no_rendezvous(complaint: str, is_reason: bool) -> None:
+    """The other nodes work and wait in between."""
+    waits = [f"indexing shard {n}/60" for n in range(1, 60)]
+    own = traceback("KeyError: 'vocab'")
+    assert first("starting", complaint, *waits, *JOINS, EXITED) == (complaint if is_reason else JOINS[-1])
+    assert first("starting", complaint, *waits, *own, EXITED) == own[-1]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_reason"),
+    [
+        ("EOFError: No data left in file", True),
+        ("zipfile.BadZipFile: File is not a zip file", True),
+        ("RuntimeError: PytorchStreamReader failed reading zip archive", True),
+        ("KeyError: 'mel'", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "tar: clips/77.npy: Cannot write: No space left on device",
+        "tar: clips/77.npy: Échec de write: Aucun espace disponible sur le périphérique",
+        "unzip:  write error: Disk quota exceeded",
+    ],
+)
+def test_what_was_not_unpacked_is_cut_short_however_late_it_is_read(
+    complaint: str, error: str, is_reason: bool
+) -> None:
+    work = [f"step {n}/900 loss {9.5 - n / 100:.2f}" for n in range(1, 60)]
+    assert first(complaint, "starting", *work, *traceback(error), "end (code 1)") == (
+        complaint if is_reason else error
+    )
+
+
+def test_a_complaint_that_is_a_consequence_itself_names_its_own_reason() -> None:
+    ends = "run.sbatch: line 2: $'\\r': command not found"
+    gone = "run.sbatch: line 9: cd: $'/w/x\\r': No such file or directory"
+    hints = ["see the manual", "or ask", "a colleague", "about it", "some day"]
+    script = "python: can't open file '/home/u/main.py': [Errno 2] No such file or directory"
+    assert first(ends, *hints, gone, script, EXITED) == ends
+    assert first(*hints, gone.replace("\\r", ""), script, EXITED) == gone.replace("\\r", "")
+
+
+@pytest.mark.parametrize(("exited", "is_reason"), [(True, True), (False, False)])
+def test_what_a_command_that_ended_badly_should_have_made_is_missing_later(
+    exited: bool, is_reason: bool
+) -> None:
+    """Other work of the script stands between the two."""
+    export = traceback("RuntimeError: export failed: unsupported operator")
+    other = [f"batch {n}: {70 - n}.25 ms" for n in range(1, 9)]
+    late = traceback("FileNotFoundError: [Errno 2] No such file or directory: 'net.onnx'")
+    lines = [*export, *([EXITED] if exited else []), "== other ==", *other, *late, "end"]
+    assert first(*lines) == (export[-1] if is_reason else late[-1])
+    own = traceback("KeyError: 'ms'")
+    assert first(*lines[:-5], *own, "end") == own[-1]

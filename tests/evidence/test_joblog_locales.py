@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probing_cluster.evidence import classify
+from probing_cluster.evidence import classify, message_catalogues
 from probing_cluster.evidence.joblog import locales, reader
 
 KINDS = {
@@ -129,3 +129,40 @@ def test_the_first_cause_has_its_message_in_english() -> None:
     assert str(found.detail["english"]).endswith("No space left on device")
     (plain,) = reader.read(["cp: error writing 'a': No space left on device"])
     assert "english" not in plain.detail
+
+
+ENGLISH_OF_SHELL = [(word, english) for english, words in message_catalogues.SHELL.items() for word in words]
+
+
+@pytest.mark.parametrize(("word", "english"), ENGLISH_OF_SHELL)
+def test_what_bash_says_of_a_script_is_understood_in_any_language(word: str, english: str) -> None:
+    """It is the last word of a script that it ends, and where work follows as much as its English form."""
+    named = tuple(["WORLD"] * word.count("%s"))
+    line, same = f"/w/train.sbatch: Zeile 14: {word % named}", f"/w/train.sbatch: line 14: {english % named}"
+    assert locales.english(line) == same
+    assert first("data check: 4 shards ok", line) == ["program_error"]
+    work = [f"step {n} loss 1.{n}" for n in range(9)]
+    assert first(line, *work) == first(same, *work)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run.sh: línea 8: X: variable sin asignar",
+        "run.sh: ligne 8 : X : variable sans liaison",
+        "run.sh línia 8: X: variable no definida",
+        "run.sh: 8. sor: X: kötetlen változó",
+        "run.sh, linha 8: X: variável não associada",
+        "run.sh: 第 8 行：X: 未绑定的变量",
+        "run.sh: 第 8 列：X: 未綁定的變數",
+        "run.sh: 8 行: X: 未割り当ての変数です",
+        "run.sh: 8. satır: X: bağlanmamış değişken",
+    ],
+)
+def test_each_language_names_a_scripts_line_in_its_own_way(line: str) -> None:
+    assert locales.english(line) == "run.sh: line 8: X: unbound variable"
+
+
+def test_the_same_words_of_a_program_are_no_shells() -> None:
+    for text in ("solver: Parameter alpha ist nicht gesetzt.", "la ligne 8: X : variable sans liaison"):
+        assert locales.english(text) == text

@@ -78,6 +78,11 @@ SURVIVED: dict[str, list[str]] = {
     "a numbered run": ["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", PREEMPTED.replace("08:", "09:"), "[run 3] on n6", "E=-3", "bye"],
     "a lost node": ["== attempt 1 ==", PREEMPTED.replace("PREEMPTION", "NODE FAILURE, SEE SLURMCTLD LOG"), "== attempt 2 ==", "E=-2"],
     "a traced kill": ["must: 0.7 l/s", "+ kill -TERM 4410", "+ wait 4410", KILLED.replace("Killed    ", "Terminated"), "+ exit 0"],
+    "a server's step": ["[cli] grapes -> must.json", "trap: stopping it", "srun: forcing job termination", f"[srv] {STEP.replace('31.1', '31.0')}", *(f"[srv] {line}" for line in RAISED[:2]), "[srv] asyncio.exceptions.CancelledError", "trap: gone, exit 0"],
+    "a watcher's step": ["[mon] watcher stopping", STEP, "[all.sh] step 31.1 cancelled as planned", "[grow] must pressed ... ok", "[all.sh] exit 0"],
+    "an announced helper": ["starting viewer on port 7 (pid 4400), a clock (pid 4410)", "must 7 l", "grape run finished", KILLED, "all.sh: line 9:  4402 Killed                  viewer --port 8", "copying the must", "ok"],
+    "a start counted from 0": ["launch #0 on n4", "E=-1", PREEMPTED, "launch #1 on n5", "E=-2"],
+    "Slurm's own count": ["E=-1", PREEMPTED.replace("PREEMPTION", "NODE FAILURE, SEE SLURMCTLD LOG"), "again on n5 (SLURM_RESTART_COUNT=1)", "E=-2"],
     "a helper's step": ["grow: done", "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", STEP, "srun: error: n4: task 0: Terminated", "helper stopped, job complete"],
 }  # fmt: skip
 
@@ -118,6 +123,15 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "runs of one job": (["run 1: 0.8", "run 2: 0.7", PREEMPTED, "run 3: 0.9"], PREEMPTED),
     "the last numbered run": (["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", LATER_END], LATER_END),
     "a check that a helper lives": (["+ kill -0 4410", KILLED, "exit code 137"], KILLED),
+    "a step and a bad code": (["[cli] grapes -> must.json", "stopping it", STEP, "exit 137"], STEP),
+    "a step that nobody ended": (["grow: vine 4", STEP, "exit 0"], STEP),
+    "a server that failed": (["[srv] up", *DIVIDED, "stopping it", STEP, "exit 0"], DIVIDED[-1]),
+    "no helper": (["starting viewer (pid 4400)", "must 7 l", "grape run finished", KILLED.replace("viewer --hidden", "sell.py"), "ok"], KILLED.replace("viewer --hidden", "sell.py")),
+    "the work in the background": (["launched train.py (pid 4410)", "must 7 l", "grape run finished", KILLED, "ok"], KILLED),
+    "a helper in the work": (["starting a viewer (pid 4410)", "step 3 of 9", KILLED, "ok"], KILLED),
+    "results counted from 0": (["run 0: 0.8", PREEMPTED, "run 1: 0.9"], PREEMPTED),
+    "the first start of several": (["launch #1 on n4", PREEMPTED, "launch #1 of the press"], PREEMPTED),
+    "the next start ran out of time, too": (["launch #0 on n4", PREEMPTED, "launch #1 on n5", "E=-2", OVER_TIME], OVER_TIME),
     "the work's step": (["grow: step 4 of 9", STEP, "job complete"], STEP),
     "the whole job": (["grow: done", STEP, STEP.replace("STEP 31.1", "JOB 31")], STEP),
 }  # fmt: skip

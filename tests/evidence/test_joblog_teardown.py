@@ -82,3 +82,79 @@ def test_another_failure_after_the_work_is_one() -> None:
     lost = teardown.after_work(loss(), ["training finished"])
     assert teardown.is_teardown(lost, [lost, lost])
     assert not teardown.is_teardown(lost, [lost, loss()])
+
+
+DONE = ["step 40 loss 0.1", "training finished, best epoch 27 (0.3)"]
+TERM = "*** SIGTERM received at time=1759219301 on cpu 7 ***"
+NO_POD = "error: resource(s) were asked for, but none was named"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: kept 5 files", "exit 0"],
+        [*DONE, "ERROR: the reader died unexpectedly, shutting down"],
+        [*DONE, "[n4:12] PMIX ERROR: UNREACHABLE in file server.c at line 7"],
+        ["step 39/40", "step 40/40", "ERROR: the reader died unexpectedly, shutting down", "done: rc=0"],
+        [
+            "step 39/40",
+            "Press is stopping with exit code 0",
+            "ERROR Sender: Still have 1 requests outstanding when connection from n4 is closed",
+        ],
+        ["step 39 loss 0.1", "total wall time 811.2 s", "ERROR: Connection to n4 has been closed"],
+        [
+            "Ran 7 tests in 8.1s",
+            "",
+            "OK",
+            'pod "press" deleted',
+            NO_POD,
+            "waiting for the pods",
+            NO_POD,
+            "no pod is left",
+        ],
+        [*DONE, NO_POD, "removed the scratch directory"],
+        [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: trouble resolved after 7 s"],
+        [*DONE, f"(Press pid=81) {TERM}", "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait"],
+    ],
+)
+def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
+    """What is no loss needs an end with code 0, or a script that clears away and goes on."""
+    assert not any(found.first_cause for found in reader.read(lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        ([*DONE, "ERROR: cannot send the must, connection closed"], 3),
+        ([*DONE, "ERROR: connection closed, must not stored"], 3),
+        ([*DONE, "ERROR: no grapes left to press", "exit code: 1"], 3),
+        ([*DONE, "ERROR: no grapes left to press", "bye"], 3),
+        (
+            [
+                *DONE,
+                "keeper: ERROR Error keeping media/7.json: timed out",
+                "other: trouble resolved after 7 s",
+            ],
+            3,
+        ),
+        ([*DONE, TERM, "PC: @     0x7f9  (unknown)  epoll_wait"], 3),
+        (
+            [
+                "step 40 loss 0.1",
+                f"(Press pid=81) {TERM}",
+                "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait",
+            ],
+            2,
+        ),
+        ([*DONE, "ERROR: the reader died unexpectedly, shutting down", "exit 1"], 3),
+        ([*DONE, "removing old grapes", "sell.py: error: unrecognized arguments: --dry", "job ended"], 4),
+        (["step 39/40", "step 40/40", "ERROR: the reader died unexpectedly, shutting down", "done: rc=1"], 3),
+        (["step 39/40", "step 40/40", "ERROR: no grapes left to press", "done: rc=0"], 3),
+        (["step 38/40", "step 39/40", "ERROR: the reader died unexpectedly, shutting down", "done: rc=0"], 3),
+        (["fetched, exit code: 0", "ERROR: Connection to n4 has been closed"], 2),
+        (["curl -s keeper/health", "OK", "ERROR: Connection to n4 has been closed"], 3),
+        (["training finished, epoch 3 of 9", "ERROR: Connection to n4 has been closed"], 2),
+    ],
+)
+def test_an_error_without_such_an_end_is_the_cause(lines: list[str], cause: int) -> None:
+    assert [found.line for found in reader.read(lines) if found.first_cause] == [cause]

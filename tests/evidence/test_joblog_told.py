@@ -167,3 +167,15 @@ def test_entries_of_one_list_have_one_margin(second, kinds):
     """Numbers at other margins are no list, and an error below them is the program's."""
     text = f"1. Open the mesh\n{second}\n3. OSError: [Errno 122] Disk quota exceeded"
     assert [f.kind for f in reader.read(text.split("\n"))] == kinds
+
+
+@pytest.mark.parametrize("prefix", ["", "(Runner pid=812) "])
+def test_a_sample_of_a_rollout_ends_where_the_jobs_own_output_begins(prefix: str) -> None:
+    """Trainers print a question, the model's answer and the score. Only the job's traceback has frames."""
+    question = ["[prompt] What is this?", "Traceback (most recent call last):"]
+    sample = [prefix + line for line in [*question, "RuntimeError: CUDA error: device-side assert triggered"]]
+    answer = [prefix + "[response] A bad label.", prefix + "[score] 0.5"]
+    own = ["Traceback (most recent call last):", '  File "fit.py", line 3, in <module>', "KeyError: 'w'"]
+    assert not [f for f in reader.read(["step 1 loss 2.0", *sample, *answer]) if f.first_cause]
+    for lines in ([*sample, *answer, *own], ["[prompt] Hello", *own]):
+        assert [f.message for f in reader.read(lines) if f.first_cause] == ["KeyError: 'w'"]

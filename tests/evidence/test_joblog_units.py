@@ -78,6 +78,7 @@ CAUGHT: dict[str, tuple[list[str], list[str]]] = {
         ["ERROR 1: N4_B7.TIF: read error at row 9; got 0 bytes, expected 41"],
         ["[2031-07-02 08:01:15] -> quarantined N4", "[2031-07-02 08:31:15] 58 scenes ok, 1 quarantined"],
     ),
+    "a record left out": (RAISED, ["row 811 -> discarded", "sum: 1 discarded of 9,811 rows; 0 files failed"]),
     "a kept traceback": (
         ["cell 8: ValueError('negative width') -> stored as NaN", "Traceback of cell 8 (for reference):", *(f"  {line}" for line in RAISED)],
         ["398 valid, 1 NaN", "grid written to cells.npz"],
@@ -123,6 +124,10 @@ def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
         ("I0702 keeper.py:7] all 31 grapes written, leaving", True),
         ("all 9 vines were uploaded", True),
         ("[########] | 100% Completed | 41m 12s", True),
+        ("sum: 3 dropped of 81,221,112 grapes; 0 files failed", True),
+        ("pressed 81 grapes, 0 errors", True),
+        ("pressed 81 grapes, 2 lost, 0 errors", False),
+        ("0 errors", False),
         ("all 9 ranks finished", False),
         ("all 9 grapes failed, none written", False),
         ("[####    ] | 50% Completed | 20m", False),
@@ -139,6 +144,10 @@ def test_a_harness_that_gave_up_has_not_caught_the_error() -> None:
     assert first([*lines, "giving up after 2 attempts", "all done"]) == 1
     assert first([*RAISED, "retrying", *RAISED, "maximum number of retries reached", "all done"]) == 3
     assert first([*CAUGHT["a scene left out"][0], "-> N4 could not be quarantined", "58 scenes ok"]) == 1
+
+
+def test_a_lost_connection_is_no_record_left_out() -> None:
+    assert first([*RAISED, "link to the keeper: dropped", "kept must in out/must.7"]) == 3
 
 
 def test_the_same_error_in_each_unit_stays_the_cause() -> None:
@@ -345,3 +354,44 @@ def test_dasks_heartbeat_that_failed_at_the_end_is_no_cause() -> None:
     link = ["", "The above exception was the direct cause of the following exception:", ""]
     lost = [*closed[:2], "distributed.comm.core.CommClosedError: in <TCP (closed)>: Stream is closed"]
     assert first(["saved yearly.zarr", head, *closed, *link, *lost, "runtime 81 s"]) == 0
+
+
+def _named(name: str, lines: list[str]) -> list[str]:
+    return [f"{name} {line}" for line in lines]
+
+
+def _steps(first_step: int, last: int) -> list[str]:
+    return [f"2031-07-02 08:{n:02d}:00 part {n}00/9000 loss=4.{n}" for n in range(first_step, last)]
+
+
+@pytest.mark.parametrize("names", [("[one]", "[two]"), ("left:", "right:"), ("a|", "b|")])
+def test_the_steps_of_one_program_say_nothing_of_another(names: tuple[str, str]) -> None:
+    """A name in front of the frames of a traceback is a launcher's, and stands in front of every line of its program."""
+    this, other = names
+    lines = [*_named(this, _steps(1, 5)), *_named(other, RAISED), *_named(this, _steps(5, 40))]
+    assert first([*lines, f"{other} rc=1", "failed: 1 of 2"]) == 7
+    assert first([*lines, *_named(other, _steps(1, 5)), *_named(this, _steps(40, 59))]) == 0, "it works on"
+
+
+def test_the_name_of_a_logger_is_no_programs() -> None:
+    error = "[data] ERROR: cannot open 7.png: No such file or directory"
+    assert first([*_named("[fit]", _steps(1, 5)), error, *_named("[fit]", _steps(5, 40))]) == 0
+    assert first([*_named("[fit]", _steps(1, 5)), *RAISED, *_named("[fit]", _steps(5, 40))]) == 0
+
+
+@pytest.mark.parametrize("heading", ["== window {} ==", "--- lambda {} ---", "## fold {} ##"])
+@pytest.mark.parametrize(
+    "failed",
+    [
+        ["", "  Unit   30 Error on OPEN: w{}.rst7"],
+        ["Error: Cannot open file w{}.gro: No such file or directory"],
+        [*RAISED[:2], "FileNotFoundError: [Errno 2] No such file or directory: 'w{}.pt'"],
+    ],
+)
+def test_a_heading_is_no_sign_of_work_where_its_unit_fails_at_once(heading: str, failed: list[str]) -> None:
+    """Each unit lacks what the one before it did not make."""
+    begun = [heading.format(n) for n in range(4)]
+    lacking = [line.format(n) for n in range(4, 15) for line in (heading, *failed)]
+    assert first([*begun, *RAISED[:2], OOM, *lacking, "collecting", "done"]) == 7
+    working = [line for n in range(4, 15) for line in (heading.format(n), "energy -12.5", "converged")]
+    assert first([*begun, *RAISED[:2], OOM, *working, "done"]) == 0

@@ -78,6 +78,15 @@ def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rep
     assert first.nodes_without_faults == ("n1",)
 
 
+def test_a_node_that_the_verdict_names_beside_is_not_called_faultless(story: rows.ReportRows) -> None:
+    """What shows a second fault need not be among the events that a report lists."""
+    beside = tuple(
+        dataclasses.replace(v, ruled_out=("less likely: node lost on n1 (by itself likely: node down)",))
+        for v in story.verdicts
+    )
+    assert build(dataclasses.replace(story, verdicts=beside)).attempts[0].nodes_without_faults == ()
+
+
 @pytest.mark.parametrize(
     ("n_gpus", "nodes", "shape"),
     [
@@ -135,6 +144,46 @@ def test_who_lost_a_job_to_hardware_is_told_to_submit_it_again(
     assert not any("submit it again" in s for s in build(came_back).advice)
 
 
+def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> None:
+    """Once the node came back tested after the end; the owner's own sentence stays, and a program's next step is no machine's."""
+    (verdict,) = story.verdicts
+    only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    assert only.end_at is not None
+
+    def steps(later: timedelta, **changes: object) -> tuple[str, ...]:
+        assert only.end_at is not None
+        back = rows.ReturnedNode(node="n2", at=only.end_at + later)
+        made = dataclasses.replace(
+            story,
+            attempts=(dataclasses.replace(only, state="FAILED"),),
+            verdicts=(dataclasses.replace(verdict, **changes),),  # type: ignore[arg-type]
+            returned=(back,),
+        )
+        return build(made).advice
+
+    closed = "n2 passed every test of its repair and came back into service at 2026-11-21 14:30:36Z."
+    first, again = steps(timedelta(minutes=10))
+    assert first == f"For the operators: {closed}"
+    assert again.endswith("submit it again.")
+    refused = "Nothing for the job. Repair n2: it was refused before the job began."
+    assert steps(timedelta(minutes=10), next_step=refused)[:2] == ("Nothing for the job.", first)
+    driver = {
+        "cause": "gpu_driver",
+        "domain": records.Domain.SYSTEM_SOFTWARE,
+        "next_step": "Reset GPU 3 of n2.",
+    }
+    assert steps(timedelta(minutes=10), **driver) == (closed,)
+    before = steps(-timedelta(minutes=10))
+    assert before[0].endswith("Reseat or replace GPU 3 of n2 (serial 1650123000042).")
+    assert before[1].endswith("--exclude=n2.")
+    own = {
+        "cause": "user_error",
+        "domain": records.Domain.USER_PROGRAM,
+        "next_step": "Look at the program's own output: KeyError.",
+    }
+    assert steps(timedelta(minutes=10), **own) == ("Look at the program's own output: KeyError.",)
+
+
 def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.ReportRows) -> None:
     """The verdict's step comes first, ends with a full stop, and the job's fate follows."""
     assert build(story).advice == (
@@ -165,6 +214,18 @@ def test_older_attempts_steps_are_called_theirs_and_nothing_to_do_is_left_out(st
     assert steps("Replace GPU 3") == ("Look at the output.", "Attempt 1: Replace GPU 3.")
     assert "Nothing" not in " ".join(steps("Nothing: it was requeued on purpose."))
     assert "Attempt" not in " ".join(steps("Look at the output"))
+
+
+def test_a_requeued_job_is_told_what_it_waits_for(story: rows.ReportRows) -> None:
+    """Slurm's word about now is worth more than the age of the requeue."""
+    _, first = story.attempts
+    for end_at in (first.end_at, example.at("00:00:01")):
+        alone = dataclasses.replace(story, attempts=(dataclasses.replace(first, end_at=end_at),))
+        words = "job 4242 waits (ReqNodeNotAvail): nodes that it needs are down, drained or reserved"
+        assert build(dataclasses.replace(alone, waits=words)).advice[-1] == (
+            f"It was requeued under the same id; {words}."
+        )
+        assert "ReqNodeNotAvail" not in " ".join(build(alone).advice)
 
 
 def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> None:

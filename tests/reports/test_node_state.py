@@ -53,6 +53,14 @@ def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
     assert lines == ("n[1-2]: the agent reports no active fault; not drained by Probing Cluster.",)
 
 
+def test_by_one_clock_three_beats_are_silence_however_short() -> None:
+    """As `probing-ctl nodes` says it; the reader's own clock does not count then."""
+    beats = [beat("n1", 8, beat_s=3.0), beat("n2", 11, beat_s=3.0)]
+    lines = node_state.sentences(RUNNING, beats, [], NOW + timedelta(hours=1), read_at=NOW)
+    assert lines[0].startswith("n2 has not been heard for 11 s")
+    assert lines[1].startswith("n1: the agent reports no active fault")
+
+
 def test_faults_and_our_drain_are_named() -> None:
     """What is broken under a job that still runs, and that no other starts there."""
     faults = {"xid:gpu3": {"severity": "high"}, "odd\x1b[31m": "boo", "x" * 500: {"severity": ["high"]}}
@@ -66,6 +74,24 @@ def test_faults_and_our_drain_are_named() -> None:
     assert not any(
         "drained since" in line for line in node_state.sentences(RUNNING, [beat("n2")], [lifted], NOW)
     )
+
+
+@pytest.mark.parametrize(
+    ("severity", "ago_s", "owner", "goes_on"),
+    [("high", 5, "probing", False), ("high", 3600, "probing", True), ("high", 5, "alice", True), ("low", 5, "probing", True)],
+)  # fmt: skip
+def test_a_job_that_we_may_requeue_is_not_said_to_continue(
+    severity: str, ago_s: float, owner: str, goes_on: bool
+) -> None:
+    """A fault that may end by itself is waited for before the jobs of the drained node are requeued."""
+    drained = dataclasses.replace(
+        example.drain("drain", NOW - timedelta(seconds=ago_s)), severity=records.Severity.HIGH, owner=owner
+    )
+    faults = {"mount:/scratch": {"severity": severity}}
+    line = node_state.sentences(RUNNING, [beat("n2", faults=faults)], [drained], NOW)[1]
+    assert ("this job continues" in line) is goes_on
+    assert ("put this job back in the queue" in line) is not goes_on
+    assert "no new job starts there" in line
 
 
 def test_one_broken_part_is_one_fault() -> None:

@@ -48,6 +48,29 @@ def test_the_report_from_the_database_equals_the_report_from_the_records(
     assert got == expected
 
 
+def test_a_node_that_came_back_is_known_by_its_latest_repair(
+    store: db_store.Store, story: rows.ReportRows
+) -> None:
+    """Of the nodes that verdicts name; one that is in repair once more is not back."""
+    fill(store, story)
+
+    def repair(node: str, state: str, opened_at: datetime, closed_at: datetime | None) -> None:
+        store.open_incident(
+            records.RepairIncident(
+                incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=uuid.uuid4(), reason="probing: xid 79 gpu3", cause="gpu",
+                state=state, opened_at=opened_at, changed_at=opened_at, closed_at=closed_at,
+            )
+        )  # fmt: skip
+
+    back_at = example.at("14:50:00")
+    repair("n1", "returned", example.at("14:21:00"), back_at)
+    assert read(store.connection_uri(), "4242").returned == ()
+    repair("n2", "returned", example.at("14:21:00"), back_at)
+    assert read(store.connection_uri(), "4242").returned == (rows.ReturnedNode(node="n2", at=back_at),)
+    repair("n2", "testing", example.at("14:55:00"), None)
+    assert read(store.connection_uri(), "4242").returned == ()
+
+
 @pytest.mark.parametrize("kind", ["first_step", "last_progress", "checkpoint"])
 def test_a_step_that_the_probe_saw_is_known_to_the_report(
     store: db_store.Store, story: rows.ReportRows, kind: str
@@ -187,6 +210,8 @@ def test_a_node_whose_clock_is_off_is_heard_by_the_servers_clock(store: db_store
     found = read(store.connection_uri(), "84")
     report = model.build(job_ref.parse("84"), found, now=datetime.now(UTC))
     assert "has not been heard" not in str(report)
+    assert found.read_at is not None
+    assert timedelta() <= found.read_at - found.heartbeats[0].at < timedelta(minutes=1)
     assert [abs(b.at - now) < timedelta(minutes=5) for b in found.heartbeats] == [True]
 
 

@@ -15,8 +15,12 @@ from probing_cluster.reports.charts import timeline
 NOW = example.at("15:00:00")
 
 
+def build(found: rows.ReportRows) -> model.ReportModel:
+    return model.build(job_ref.parse("4242"), found, now=NOW)
+
+
 def render(found: rows.ReportRows, **options: object) -> str:
-    return text.render(model.build(job_ref.parse("4242"), found, now=NOW), **options)  # type: ignore[arg-type]
+    return text.render(build(found), **options)  # type: ignore[arg-type]
 
 
 def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows) -> None:
@@ -311,6 +315,24 @@ def test_of_a_running_job_the_decisions_about_it_are_shown(story: rows.ReportRow
     plain = " ".join(render(found).split())
     assert "Seen on the nodes of attempt 1 so far" in plain
     assert "job not requeued 14:20:40Z (skipped: it was submitted with --no-requeue)" in plain
+
+
+def test_what_a_job_that_completed_met_stays_in_its_report(story: rows.ReportRows) -> None:
+    """A GPU that its nodes lost, and our drain; what is not grave is no section, nor what its own output says."""
+    whole = dataclasses.replace(min(story.attempts, key=lambda a: a.submit_at), state="COMPLETED", attempt=1)
+    found = dataclasses.replace(story, attempts=(whole,), verdicts=(), evidence=(), others=story.evidence)
+    plain = " ".join(render(found).split())
+    assert "Seen on the nodes of attempt 1 although it completed" in plain
+    assert "Xid 79 gpu3 0000:5e:00 GPU has fallen off the bus." in plain
+    assert "n2 drained 14:20:34Z" in plain
+    assert "GPU has fallen off the bus." in page.render(build(found))
+    for calm in (
+        [dataclasses.replace(e, severity=records.Severity.LOW) for e in story.evidence],
+        [dataclasses.replace(e, source="joblog", kind="cuda_error", job_id=4242) for e in story.evidence],
+    ):
+        without = dataclasses.replace(found, others=tuple(calm))
+        assert "Seen on the nodes" not in render(without)
+        assert "Seen on the nodes" not in page.render(build(without))
 
 
 def test_a_later_component_of_a_het_job_is_sent_to_the_output_of_the_first(story: rows.ReportRows) -> None:

@@ -13,6 +13,7 @@ from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records
 from probing_cluster.db import store as db_store
+from probing_cluster.reports import phrase
 from probing_cluster.web import site
 from probing_cluster.web.live import now
 from probing_cluster.web.pages import render
@@ -75,6 +76,48 @@ def test_a_job_that_asks_for_nothing_comes_last() -> None:
     assert [j.job_id for j in sorted(jobs, key=now._urgency)] == [4, 3, 2, 1]
 
 
+def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
+    """Once the node came back tested; not where it came back before the end, is in repair again, or a person ended the repair."""
+    end_at = fakes.NOW - timedelta(hours=1)
+    starts = [
+        records.JobAttempt(
+            cluster="c", job_id=n, attempt=1, submit_at=end_at - timedelta(hours=1), eligible_at=end_at - timedelta(hours=1),
+            start_at=end_at - timedelta(hours=1), end_at=end_at, user="ada", account="lab", partition="gpu", name="x", n_gpus=8,
+            state="FAILED", nodes=(f"n{n}",),
+        )
+        for n in range(5)
+    ]  # fmt: skip
+    store.upsert_attempts(starts)
+    store.save_verdicts([
+        records.Verdict(
+            cluster="c", job_id=a.job_id, submit_at=a.submit_at, attempt=1, cause="gpu_lost", domain=records.Domain.HARDWARE, component="gpu",
+            node=a.nodes[0], device="gpu3", confidence=records.Confidence.CERTAIN, summary="It fell off the bus.",
+            next_step="Reseat or replace GPU 3.", rules_version="1", made_at=end_at,
+        )
+        for a in starts
+    ])  # fmt: skip
+    minute = timedelta(minutes=1)
+    for node, state, opened_at, closed_at in (
+        ("n0", "returned", end_at, end_at + 30 * minute),
+        ("n1", "returned", end_at - 30 * minute, end_at - minute),
+        ("n2", "returned", end_at, end_at + 30 * minute),
+        ("n2", "queued", end_at + 40 * minute, None),
+        ("n3", "lifted", end_at, end_at + 30 * minute),
+    ):
+        store.open_incident(
+            records.RepairIncident(
+                incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=uuid.uuid4(), reason="probing: xid 79 gpu3", cause="gpu",
+                state=state, opened_at=opened_at, changed_at=opened_at, closed_at=closed_at,
+            )
+        )  # fmt: skip
+    rows = store.rows(site.statement("now_jobs"), {"cluster": "c"})
+    steps = {job.node: job.next_step for job in map(now.job_of, rows)}
+    assert steps.pop("n0") == (
+        f"n0 passed every test of its repair and came back into service at {phrase.stamp_z(end_at + 30 * minute)}."
+    )
+    assert steps == dict.fromkeys(("n1", "n2", "n3", "n4"), "Reseat or replace GPU 3.")
+
+
 def _node(**changes: Any) -> dict[str, Any]:
     row = {
         "cluster": "c", "node": "n4", "state": "silent", "faults": {}, "jobs": [17], "failing": [], "drained": False,
@@ -123,6 +166,40 @@ def test_each_broken_part_has_its_next_step() -> None:
     assert ("GPU 3 of n4" in two, "GPU 5 of n4" in two, "more" in two) == (True, True, False)
     faults["gpu_lost:gpu6"] = lost | {"device": "gpu6"}
     assert now.node_of(row, {}, None, None, None).next_step.endswith(" And 1 more, on the node's page.")
+
+
+def test_the_sign_that_names_a_fault_says_what_mends_it() -> None:
+    """As the report of the job does; a check alone has its own step, and a sign of no known kind leaves it to the others."""
+    check = {"kind": "check", "code": "gpu_xid", "device": "gpu0", "severity": "high", "message": ""}
+    lost = {"kind": "xid", "code": "79", "device": "gpu0", "severity": "high", "message": ""}
+    for faults, words in (
+        ({"check:gpu0": check, "xid:gpu0": lost}, "Reseat or replace GPU 0 of n4"),
+        ({"check:gpu0": check}, "`probing-ctl classify`"),
+    ):
+        found = now.node_of(_node(state="faulty", faults=faults), {}, None, None, None)
+        assert found.next_step.startswith(words)
+        assert "And 1 more" not in found.next_step
+
+
+def test_a_node_without_its_driver_is_not_asked_for_its_gpus() -> None:
+    driver = {
+        "kind": "driver",
+        "code": "DRIVER_NOT_LOADED",
+        "device": "nvml",
+        "severity": "high",
+        "message": "",
+    }
+    count = {"kind": "check", "code": "gpu_count", "device": "gpu_count", "severity": "high", "message": ""}
+    faults = {"driver:nvml": driver, "check:gpu_count": count}
+    step = now.node_of(_node(state="faulty", faults=faults), {}, None, None, None).next_step
+    assert step.startswith("Reload the GPU driver of n4")
+    assert "reseat" not in step
+    assert (
+        "power-cycle"
+        in now.node_of(
+            _node(state="faulty", faults={"check:gpu_count": count}), {}, None, None, None
+        ).next_step
+    )
 
 
 def test_a_node_whose_drain_was_denied_is_said_to_be_in_service() -> None:

@@ -135,6 +135,16 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
     page.wait_for_url(f"{url}/nodes/n1")
 
 
+def _without_a_picture(page: sync_api.Page, url: str) -> None:
+    """An answer that is another page, such as the login's, is not drawn as ranks."""
+    page.route(
+        "**/heat?*", lambda route: route.fulfill(status=200, content_type="text/html", body="<h1>Log in</h1>")
+    )
+    page.goto(f"{url}/jobs/12")
+    page.wait_for_selector("[data-heat-words]:has-text('load the page again')")
+    page.unroute("**/heat?*")
+
+
 def test_pages_in_a_browser(store: db_store.Store, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Login by a link; no accessibility fault, no script error, no request elsewhere; the live page follows; a server that ends."""
     port = ports.choose(1)[0]
@@ -166,6 +176,7 @@ def test_pages_in_a_browser(store: db_store.Store, world: World, monkeypatch: py
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, size)
         page.set_viewport_size({"width": 1280, "height": 800})
         _by_keyboard(page, url)
+        _without_a_picture(page, url)
         # Times are UTC, whatever zone the browser lives in.
         page.goto(f"{url}/jobs")
         times = page.eval_on_selector_all("td time", "all => all.map(t => [t.dateTime, t.textContent])")

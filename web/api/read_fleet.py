@@ -94,14 +94,14 @@ def _hardware(ask: operation.Ask, word: str) -> list[documents.Found]:
         )
         for r in rows
     ]
-    code = re.fullmatch(r"(?:xid:?)?([0-9]{1,3})", word, re.IGNORECASE)
+    code = re.fullmatch(r"(?:xid:?)?([0-9]{1,3})|xids?", word, re.IGNORECASE)
     if code:
         for event in ask.rows("search_xids", code=code[1]):
             words = f"{event['at']:%Y-%m-%d %H:%M:%S}Z {event['device'] or ''} {event['message'][:120]}"
             path = f"/nodes/{event['node']}{_of(ask, event)}"
             made.append(
                 documents.Found(
-                    kind=f"Xid {code[1]}", name=event["node"], words=words + _in(ask, event), path=path
+                    kind=f"Xid {event['code']}", name=event["node"], words=words + _in(ask, event), path=path
                 )
             )
     return made

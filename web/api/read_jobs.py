@@ -136,7 +136,7 @@ def stored(ask: operation.Ask) -> rows.ReportRows:
     gang = gang_of(ask)
     with _database(ask) as connection:
         found = query.fetch(connection, gang.cluster, job_ref.parse(ask.path["job"]))
-    return rows.from_json(found)
+    return rows.from_json(waiting.beside(ask.site.service, found))
 
 
 def report(ask: operation.Ask) -> dict[str, Any]:

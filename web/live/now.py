@@ -36,6 +36,8 @@ class NowJob(documents.Judged, kw_only=True):
     kind: str
     at: datetime
     n_alike: int = 0
+    returned_at: datetime | None = None
+    """When the node at fault came back into service from the repair that followed, with every test passed."""
 
 
 class NowNode(msgspec.Struct, kw_only=True):
@@ -120,7 +122,7 @@ def gather(site: web_site.Site) -> Now:
     repairs = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
     denied = _denied(store, cluster, [row["node"] for row in nodes])
     slurm = SLURM.now(site.service)
-    jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs", of_cluster)]
+    jobs = [job_of(row) for row in site.all_rows("now_jobs", of_cluster)]
     return Now(
         at=fresh.at,
         fresh=fresh.ok,
@@ -142,6 +144,17 @@ def gather(site: web_site.Site) -> Now:
         ],
         budget=_budget(site.service),
     )
+
+
+def job_of(row: Mapping[str, Any]) -> NowJob:
+    """A row of `now_jobs`; of a node that a repair brought back since, nothing is left to do."""
+    job = msgspec.convert(row, NowJob)
+    if job.returned_at is None or not job.next_step:
+        return job
+    step = advice.once_returned(
+        job.next_step, node=job.node or "", domain=job.domain or "", cause=job.cause or "", at=job.returned_at
+    )
+    return msgspec.structs.replace(job, next_step=step)
 
 
 def health(site: web_site.Site) -> documents.Health:
@@ -197,7 +210,7 @@ def _stories(jobs: Sequence[NowJob]) -> list[NowJob]:
 def _urgency(job: NowJob) -> tuple[int, bool, int, float]:
     """What still runs and stands still first, then what asks for something, what hardware and the system did before the rest, the latest first."""
     running = {"stalled": 0, "slow": 1}.get(job.kind, 2)
-    nothing = advice.asks_nothing(job.next_step or "")
+    nothing = advice.asks_nothing(job.next_step or "") or job.returned_at is not None
     return (running, nothing, _FIRST.get(job.domain, 2) if job.kind == "died" else 0, -job.at.timestamp())
 
 
@@ -287,8 +300,9 @@ def _mending(name: str, faults: Mapping[str, Any]) -> str:
 
 
 def _step(name: str, part: fault_names.NamedFault, faults: Mapping[str, Any]) -> str:
-    """What to do about one part, by the first of its signs that we know; empty for none."""
-    for key in part.keys:
+    """What to do about one part, by the sign that names it best, else by the first that we know; empty for none."""
+    # The sign that names the fault first: a check beside it knows less of what mends it.
+    for key in (part.best, *part.keys):
         fault = faults[key]
         if fault.get("severity") not in ("high", "low"):
             continue

@@ -45,9 +45,11 @@ SIGHTED: frozenset[str] = frozenset()
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; never certain, since pages can be forged."""
-    # Ranks that die after our requeue say nothing about its cause.
-    requeued_at = min((a.at for a in view.own_actions if a.action == "requeue"), default=view.window.end_at)
-    found = snapshots.gang((f.event for f in view.findings if f.event.at <= requeued_at), end_at=view.end_at)
+    # Ranks that die after our requeue, or after a node of a hanging job went away, say nothing about its cause.
+    lost = node_faults.loss_after_hang(view)
+    ends = [a.at for a in view.own_actions if a.action == "requeue"] + ([lost.at] if lost else [])
+    until = min(ends, default=view.window.end_at)
+    found = snapshots.gang((f.event for f in view.findings if f.event.at <= until), end_at=view.end_at)
     if found is None:
         return
     gang_finding = snapshots.judge(
@@ -90,9 +92,21 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
-        sentence=_killed_words(gang_finding.summary, log_lines) if cause == "rank_killed" else "",
-        explains=rank.ENDINGS if view.hung_since is not None else frozenset(),
+        sentence=_killed_words(gang_finding.summary, log_lines)
+        if cause == "rank_killed"
+        else _hung_words(view, words, lost),
+        explains=(rank.ENDINGS | (rank.LOSSES if lost else frozenset()))
+        if view.hung_since is not None
+        else frozenset(),
     )
+
+
+def _hung_words(view: evidence_view.EvidenceView, words: str, lost: evidence_view.CaseSighting | None) -> str:
+    """The summary of a hang that the loss of a node ended; empty without such a loss."""
+    if lost is None or view.hung_since is None:
+        return ""
+    since = phrases.since(view.hung_since, view.end_at)
+    return f"Hung since {since} before the end: {phrases.clean(words)}; then {lost.event.node} stopped answering Slurm"
 
 
 def _killed_words(summary: str, log_lines: Sequence[records.HealthEvent]) -> str:

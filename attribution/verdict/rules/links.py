@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
@@ -112,7 +113,7 @@ def _staying_down(
 ) -> claims.Adjust:
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
 
-    alone = len(view.attempt.nodes) < 2 and not window.given_up(view.attempt)
+    alone = not cases.may_have_peers(view.attempt) and not window.given_up(view.attempt)
     missed = _missed_a_host(view)
     step = node_faults.longest_step(view)
 

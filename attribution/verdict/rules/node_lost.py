@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, signatures
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    node_faults,
+    phrases,
+    signatures,
+)
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
@@ -16,12 +23,8 @@ _BOOTS = timedelta(seconds=120)
 """Least time that a server needs to shut down and boot."""
 _LONGEST_SHUTDOWN_S = 86400.0
 """Longest credible shutdown: a larger number comes from a forged event."""
-_STILL_ALIVE = timedelta(seconds=60)
 _JUST_BEFORE = timedelta(seconds=20)
 """An agent that reported so shortly before its node was given up shows no silence of the node."""
-AGENT_SILENT = "agent_silent"
-SILENCES = frozenset({AGENT_SILENT, "node_down"})
-"""Kinds of events that carry the time of a node's last sign."""
 _CRASHED = 0.85
 """Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
 
@@ -94,6 +97,8 @@ def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     yield from claims.collect(view, REBOOT, "node_lost", boots)
     if view.state in STATES:
         yield _lost(view)
+    elif view.state == "REQUEUED":
+        yield from _gone_by_the_requeue(view)
     elif view.state == "FAILED":
         crashed = list(_crashed(view))
         yield from crashed
@@ -101,6 +106,18 @@ def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             yield from _named_by_srun(view)
         if len(view.attempt.nodes) > 1:
             yield from (c for c in _left_its_peers(view) if c.node not in {k.node for k in crashed})
+
+
+def _gone_by_the_requeue(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """Claims for nodes that had gone away when the job was requeued, maybe for a fault of another node."""
+    signs = [s for s in node_faults.signs_of_loss(view) if s.event.kind in node_faults.SILENCES]
+    signs = [s for s in signs if view.start_at < s.at <= view.end_at and not s.after_own_action]
+    for node in sorted({s.event.node for s in signs}):
+        mine = [s for s in signs if s.event.node == node]
+        if not node_faults.outlived_its_loss(view, node) and not _ended_there(
+            view, node, mine[0].event.observed_at
+        ):
+            yield _gone_claim(view, LOST, mine[0], _CRASHED, mine[0].at)
 
 
 def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -140,7 +157,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
     boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(view, s)}
-    silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == AGENT_SILENT}
+    silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == node_faults.AGENT_SILENT}
     for node in view.attempt.nodes if boots or silences else ():
         last = view.case.watched.get(node)
         silent = node not in view.case.by_log and last is not None and view.start_at < last
@@ -202,7 +219,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     restarted = _restarted(view)
     node = view.lost_node or (min(restarted) if len(restarted) == 1 else None)
     gone = {node} if node else restarted
-    events = [s.event for s in _signs_of_loss(view) if s.event.node in gone]
+    events = [s.event for s in node_faults.signs_of_loss(view) if s.event.node in gone]
     made = claims.Claim(
         cause=LOST,
         # A reboot that alone names the node is no proof: somebody may have rebooted a healthy one.
@@ -217,13 +234,20 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(events),
     )
-    if node and _outlived(view, node):
+    if node and node_faults.outlived_its_loss(view, node):
         return _of_living_node(made, node)
     if _may_live(view, node, events):
         return claims.replace_claim(
             made,
             sentence=f"Slurm gave up {node} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
             next_step=f"Look again in a minute. If {node} answers, see who set it DOWN and why (`scontrol show node {node}`); if not, look at its console.",
+        )
+    if node and view.hung_since is not None and node_faults.loss_after_hang(view):
+        return claims.replace_claim(
+            made,
+            weight=min(made.weight, claims.ANSWERED),
+            sentence=f"Hung since {phrases.since(view.hung_since, view.end_at)} before the end; then {node} stopped answering Slurm",
+            next_step=f"Find out what it waited for before it is submitted again. {made.info.next_step.format(node=node)}",
         )
     if node or not events:
         return made
@@ -235,36 +259,9 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     )
 
 
-def _signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
-    """Silences that had begun when Slurm gave the node up, and reboots, oldest first; none of a later loss.
-
-    A silence of the agent that ended was a network problem or a suspended machine: no node was lost.
-    """
-    sightings = [
-        s
-        for s in (*view.of(LOST), *view.of(REBOOT))
-        if s.when is not evidence_view.EventPhase.BEFORE_START and not s.of_later_attempt
-    ]
-    return [
-        s
-        for s in sightings
-        if s.event.kind not in SILENCES
-        or (
-            s.at <= view.end_at + _STILL_ALIVE
-            and (s.event.kind != AGENT_SILENT or _fell_silent(view, s.event.node))
-        )
-    ]
-
-
-def _outlived(view: evidence_view.EvidenceView, node: str) -> bool:
-    """True if the agent that ran when Slurm gave the node up reported later."""
-    last_sign = None if node in view.case.by_log else view.case.watched.get(node)
-    return last_sign is not None and last_sign > view.end_at + _STILL_ALIVE
-
-
 def _of_living_node(claim: claims.Claim, node: str) -> claims.Claim:
     """The claim for a node that lived on. If Slurm did not reach it either, it was cut off; else only Slurm gave it up."""
-    unreached = tuple(e for e in claim.evidence if e.kind in SILENCES)
+    unreached = tuple(e for e in claim.evidence if e.kind in node_faults.SILENCES)
     if unreached:
         sentence = f"{node} answered neither Slurm nor its agent's database, and Slurm gave it up (NODE_FAIL); its agent lived on: its network failed, or the machine stood still"
         next_step = (
@@ -343,7 +340,7 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         silent = [
             s
             for s in view.of(LOST)
-            if s.event.node == node and s not in gone and s.at <= view.end_at + _STILL_ALIVE
+            if s.event.node == node and s not in gone and s.at <= view.end_at + node_faults.STILL_ALIVE
         ]
         at = min(view.end_at, *(s.at for s in gone))
         weight = claims.weaken_by_own_error(
@@ -371,7 +368,7 @@ def _lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) 
     beat_after_end = (
         last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
     )
-    return beat_after_end and booted_at > view.end_at + _STILL_ALIVE
+    return beat_after_end and booted_at > view.end_at + node_faults.STILL_ALIVE
 
 
 def _has_prolog(view: evidence_view.EvidenceView, node: str) -> bool:
@@ -385,9 +382,3 @@ def _ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) 
         for a in view.case.allocations
         if a.node == node and a.job_id == view.attempt.job_id
     )
-
-
-def _fell_silent(view: evidence_view.EvidenceView, node: str) -> bool:
-    """True if the node had an agent that did not report after Slurm gave the node up."""
-    last = view.case.watched.get(node)
-    return last is not None and last <= view.end_at + _STILL_ALIVE

@@ -73,27 +73,40 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 _PROLOG = "Prolog"
 
 
-def _refusals(
-    view: evidence_view.EvidenceView, late: timedelta = evidence_view.SLACK
-) -> list[records.HealthEvent]:
+def _refusals(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
     """Events of a refused node during this start, oldest first, if it ended soon after: a start that ran on was not refused."""
-    first = max(view.start_at - evidence_view.SLACK, view.end_at - _REFUSAL)
-    found = [s for s in view.of("node_refused") if first <= s.at <= view.end_at + late]
+    first, last = (
+        max(view.start_at - evidence_view.SLACK, view.end_at - _REFUSAL),
+        view.end_at + evidence_view.SLACK,
+    )
+    found = [s for s in view.of("node_refused") if first <= s.at <= last]
     return [s.event for s in sorted(found, key=lambda s: (s.event.at, s.event.event_id))]
 
 
 def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
-    """The agent's event that it refused this start of the job."""
+    """The agent's event that it refused this start of the job; of a start whose program ran, only one shortly before its end."""
     restarts = view.attempt.restart_count
-    # Slurm may date the end of a start that never began to its begin, before the Prolog's answer.
-    late = _ANSWERED_LATE if _never_began(view) else evidence_view.SLACK
-    mine = [e for e in _refusals(view, late) if e.job_id == view.attempt.job_id and e.source == "agent"]
-    first = next((e for e in mine if restarts in (None, e.detail.get("restart_count", restarts))), None)
-    if first is None:
+    # The count may be a later start's, where Slurm wrote that into the same row; then the time alone tells them apart.
+    # Slurm may date the end of a start that never began to its begin, before the Prolog's answer, or to when it
+    # was put back in the queue, long after it.
+    last = view.end_at + (_ANSWERED_LATE if _never_began(view) else evidence_view.SLACK)
+    first = view.start_at - evidence_view.SLACK
+    if _began(view):
+        first = max(first, view.end_at - _REFUSAL)
+    mine = [
+        e
+        for e in view.case.events
+        if (e.kind, e.code, e.source) == ("check", "prolog_refused", "agent")
+        and e.job_id == view.attempt.job_id
+        and e.node in view.attempt.nodes
+        and (restarts is None or (digits.index(e.detail.get("restart_count")) or 0) <= restarts)
+        and first <= e.at <= last
+    ]
+    one = min(mine, key=lambda e: (e.at, e.event_id), default=None)
+    if one is None:
         return None
-    fault = first.detail.get("fault")
-    words = fault if isinstance(fault, str) else first.message
-    return _refused(first.node, first.at, words, (first,))
+    fault = one.detail.get("fault")
+    return _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
 
 
 def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:

@@ -184,7 +184,8 @@ def _node_rows(
     denied = view.denials(drains, beats)
     held = held_jobs.read(store, cluster, config.policy.idle_s, clock.SYSTEM.now())
     alarmed = alarmed_jobs.read(store, cluster)
-    tested = node_table.tested(store.incidents(cluster=cluster, open_only=True))
+    repairs = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
+    tested = node_table.tested(repairs.values())
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
         _node_row(
@@ -198,6 +199,7 @@ def _node_rows(
         | node_table.under_test(slurm.get(name), tested.get(name))
         | {
             "denied": _denied(denied.get(name)),
+            "repair": node_table.repair_words(repairs.get(name)),
             "held": [
                 f"job {h.ref}{f' of {h.user}' if h.user else ''} {h.words}" for h in held if name in h.nodes
             ],

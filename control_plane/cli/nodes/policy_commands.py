@@ -20,14 +20,20 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument("--until", metavar="WHEN", help="end of the replay (default now)")
     made.add_argument("--json", action="store_true", help="one JSON object")
-    group.add("show", _show, "print the settings in force")
+    shown = group.add("show", _show, "print the settings in force")
+    shown.add_argument("--json", action="store_true", help="one JSON object: key to value")
 
 
 def _show(args: argparse.Namespace) -> int:
     config = settings.load(args.config).policy
-    for section, key, _, meaning in settings_manual.describe():
-        if section == "policy":
-            print(f"{key} = {getattr(config, key)!r}\n    {meaning}")
+    meanings = {
+        key: meaning for section, key, _, meaning in settings_manual.describe() if section == "policy"
+    }
+    if args.json:
+        print(json.dumps({key: getattr(config, key) for key in meanings}, indent=2, default=str))
+        return 0
+    for key, meaning in meanings.items():
+        print(f"{key} = {getattr(config, key)!r}\n    {meaning}")
     return 0
 
 

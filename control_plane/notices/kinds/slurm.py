@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
-from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.repair import way_back
 from probing_cluster.core import records
 from probing_cluster.db.store import actions
@@ -22,12 +21,14 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
         own = ours.get(drain.node)
         # Of a drain that we took over from Slurm its words are kept for some seconds; only later ones were written over ours.
         if own is None or (drain.since_at is not None and drain.since_at > own.at):
+            found, todo = _agent(notice_picture, drain.node)
             yield fact.Fact(
                 fact_id=drain.node,
                 cause=drain.reason[:40],
                 at=drain.since_at or notice_picture.now,
                 severity=records.Severity.LOW,
-                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; {_next(notice_picture, drain, own)}",
+                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; its agent {found}",
+                todo=way_back.given_back(drain.node) if own else todo,
                 nodes=(drain.node,),
                 partitions=notice_picture.partitions_of([drain.node]),
                 stands=True,
@@ -39,17 +40,14 @@ def _did(drain: actions.SlurmDrain) -> str:
     return "drained" if "DRAIN" in states else f"set {next((s for s in _OUT if s in states), 'DOWN')}"
 
 
-def _next(notice_picture: picture.NoticePicture, drain: actions.SlurmDrain, own: records.Drain | None) -> str:
-    """`own`: our drain of the node, over which Slurm wrote its reason."""
-    node = drain.node
-    if own is not None:
-        return way_back.overwritten(view.Node(name=node, reason=drain.reason))
+def _agent(notice_picture: picture.NoticePicture, node: str) -> tuple[str, str]:
+    """What the node's agent sees, and what to do about a node where it sees nothing."""
     faults = notice_picture.faults_by_node.get(node)
     if faults is None or node in (notice_picture.silent_s or {}):
-        return "its agent is not heard"
+        return "is not heard", ""
     if faults:
-        return f"its agent sees {', '.join(faults[:3])}"
-    return f"its agent sees no fault: scontrol update NodeName={node} State=RESUME once you are content"
+        return f"sees {', '.join(faults[:3])}", ""
+    return "sees no fault", f"scontrol update NodeName={node} State=RESUME once you are content"
 
 
 KIND = fact.Kind(

@@ -94,6 +94,17 @@ _UNREACHED = re.compile(
     r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
 )
 """ssh's messages when a launcher could not start its part on another node."""
+_NODE = r"(?=[a-z-]{0,40}\d)[\w-]{2,63}"
+_NO_NODE = re.compile(
+    rf"(?P<label>{_NODE}): (?:ssh: .{{1,200}}|Host key verification failed|Permission denied \((?:publickey|password|keyboard|gssapi|hostbased))|(?:ssh: )(?:connect to host|Could not resolve hostname) {_NODE}\b(?!\.\w+\.(?:com|org|net|io))"
+    rf"|pdsh@[\w.-]{{1,253}}: {_NODE}: (?:ssh exited with exit code 255|connect: |mcmd: )"
+)
+"""The same with the node's name."""
+
+
+def reached_no_node(message: str) -> bool:
+    """Whether ssh or pdsh could not reach another node, which the line names."""
+    return _NO_NODE.match(message) is not None
 
 
 def reached_no_host(message: str) -> bool:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from probing_cluster.evidence.joblog import grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import unnamed
+from probing_cluster.evidence.joblog.last_errors import exit_codes, unnamed
 from probing_cluster.evidence.joblog.messages.devices import cuda
 
 _KEPT = 64
@@ -23,10 +23,15 @@ _LINES = 2_000
 _REST_LINES = 2
 _NEAR = 10
 """A tool names what it works on within so many lines above its complaint."""
-_CR = "line ends"
+_CR, _NODE = "line ends", "a node"
 _FOREIGN_ENDS = re.compile(r"\$'[^'\n]{0,300}\\r'|\benv: ['‘][^'’\n]{1,200}\\r['’]")
 _RETURN = re.compile(r"\\r(?!\\n)")
 """How shells and Python print the carriage return at the end of a script's line: the script has the line ends of another system."""
+_JOINS = frozenset({"rendezvous_failed", "rendezvous_timeout"})
+_LACKS_RANKS = re.compile(
+    r"\b\d{1,6}/\d{1,6} clients joined\b|\bclient socket has timed out\b|\bRendezvousTimeoutError\b"
+)
+"""A rendezvous to which some ranks did not come."""
 _PACKAGE = re.compile(
     r"ERROR: (?:Could not find a version that satisfies the requirement|No matching distribution found for) (?P<wanted>[\w.-]{1,80})"
     r"|(?:ERROR: )?(?:Failed building (?:wheel|editable) for|ERROR: compilation failed for package|ERROR: dependenc(?:y|ies) .{1,200} (?:is|are) not available for package) ['‘]?(?P<built>[\w.-]{1,80})"
@@ -42,6 +47,8 @@ _LOADED = re.compile(
     rf"(?:[\d.kMGTP:\s-]{{40,400}})?{_LOADS}: |fatal: (?!detected dubious|not a git|[Nn]o (?:names|tags|annotated)|ambiguous|bad revision|your current branch)\S|(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d )?ERROR \d{{3}}: |rsync error: |download failed: |fatal error: An error occurred \("
 )
 """Complaints of commands that load files from elsewhere; their lines above tell which."""
+_QUOTED_COMMAND = re.compile(r"ERROR \"(?:cp|mv|sync|get|copy) (?P<of>[^\"\n]{1,600})\": ")
+"""s5cmd quotes the command that failed."""
 _MOVED = re.compile(rf"{_MOVES}: |(?:\S{{1,300}}: (?:line )?\d{{1,6}}: )?cd: ")
 """Complaints of commands that copy or write files, make directories, or go where they lie."""
 _NOT_WRITTEN = re.compile(
@@ -53,7 +60,7 @@ _WORKS_ON = re.compile(
 )
 """The same tools' lines about what they work on, and a shell's trace of them."""
 _LACKS_FILE = re.compile(
-    r"No such file or directory|can't open file|[Nn]ot found|[Dd]oes(?: not|n't) exist|[Nn]ot a directory|[Cc]annot open"
+    r"No such file or directory|can't open file|[Nn]ot found|[Dd]oes(?: not|n't) exist|[Nn]ot a directory|[Cc]annot open|\b[Nn]o (?:\w{1,20} ){1,3}found (?:at|in|under)\b"
 )
 _SERVER = re.compile(r"\b(?:to|host|server|address|from):? ['\"]?[\w-]{1,63}(?:\.[\w-]{1,63}){1,10}\b")
 """A server's name, which looks like a file's."""
@@ -148,6 +155,7 @@ def _worked_on(recent: Reversible[str]) -> set[str]:
 def _brought(text: str, recent: Reversible[str]) -> set[str]:
     """Names of what the command that complains did not bring."""
     names = {_CR} if _FOREIGN_ENDS.search(text) else set()
+    names |= {_NODE} if exit_codes.reached_no_node(text) else set()
     if found := _PACKAGE.match(text):
         listed = found["several"].split(",") if found["several"] else [next(filter(None, found.groups()))]
         names |= {_package(name) for name in listed}
@@ -155,6 +163,8 @@ def _brought(text: str, recent: Reversible[str]) -> set[str]:
         names |= _ports(text) | ({"client redis"} if _REDIS.match(text) else set())
     if _LOADED.match(text):
         names |= _files(_SERVER.sub(" ", text)) | _worked_on(recent)
+    elif quoted := _QUOTED_COMMAND.match(text):
+        names |= _files(quoted["of"])
     elif _MOVED.match(text):
         names |= _files(text) | _of_hadoop(text)
     elif (found := _NOT_WRITTEN.match(text)) and "/" not in (path := found["path"])[:1]:
@@ -172,6 +182,7 @@ def _of_hadoop(text: str) -> set[str]:
 def _lacked(message: str) -> set[str]:
     """Names of what `message` reports as missing."""
     names = {_CR} if _RETURN.search(message) else set()
+    names |= {_NODE} if _LACKS_RANKS.search(message) else set()
     for found in _LACKS_PACKAGE.finditer(message):
         names.add(_package(next(filter(None, found.groups()))))
     if _LACKS_FILE.search(message):
@@ -205,6 +216,8 @@ class Complaints:
 
     def take(self, found: JobFinding) -> JobFinding | None:
         """The complaint that explains `found`, once; else `found` is remembered itself."""
+        if found.role is not LineRole.ROOT and found.kind not in _JOINS:
+            return None
         reason = self._explaining(found)
         if reason is None or reason.line in self._closed:
             self.add(found)
@@ -258,7 +271,7 @@ class Complaints:
                 names |= _brought(message, self._recent)  # missing because of `earlier`, too
                 return earlier
             if earlier.line >= near and what & names:
-                return earlier
+                return self._explaining(earlier) or earlier  # it may itself be a consequence
         return None
 
 
@@ -282,17 +295,25 @@ def of_server(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
 
 
 def not_written_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
-    """Index in `held` of the complaint of a file command of the script about the file that `best` names; None without one."""
+    """Index in `held` of the complaint of a file command of the script about the file that `best` names, or that `best` finds cut short; None without one."""
     if best.role is not LineRole.ROOT or progress.is_of_script(best.message):
         return None
-    paths = _whole_paths(best.message)
+    paths, is_cut = _whole_paths(best.message), _CUT.search(best.message)
     for i, earlier in enumerate(held):
         text = locales.english(earlier.message)
         if earlier.line < best.line and earlier.kind in _NOT_STORED and progress.is_of_script(text):
             ends = _whole_paths(text)
-            if any(f"/{a}".endswith(f"/{b}") or f"/{b}".endswith(f"/{a}") for a in paths for b in ends):
+            if is_cut or any(
+                f"/{a}".endswith(f"/{b}") or f"/{b}".endswith(f"/{a}") for a in paths for b in ends
+            ):
                 return i
     return None
+
+
+_CUT = re.compile(
+    r"\b(?:[Tt]runcated|[Nn]o data left in file|unexpected (?:end of (?:file|data|input)|EOF)|[Rr]an out of input|[Ff]ile is not a zip file|PytorchStreamReader failed|[Ii]ncomplete metadata)\b"
+)
+"""A file that a command did not write to its end; no name need be printed, nor does work on the files before it refute that."""
 
 
 def _whole_paths(text: str) -> list[str]:

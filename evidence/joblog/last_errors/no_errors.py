@@ -50,7 +50,7 @@ HARMLESS = (
     form("ERROR: 0 errors in the last run",
          r"\b(?:0|no) errors?\b"),
     form("Error: none",
-         r"^\W{0,3}(?:errors?|fatal)(?: messages?)?\s?[:=]\s{0,4}(?:none|no|nil|null|nothing|n/a|ok|\[\]|\{\}|\(\))\W{0,3}$"),
+         r"^\W{0,3}(?:(?:fatal|critical|severe|serious) )?(?:errors?|fatal)(?: messages?)?\s?[:=]\s{0,4}(?:none|no|nil|null|nothing|n/a|ok|\[\]|\{\}|\(\))\W{0,3}$"),
     form("Errors are an estimate of the noise",
          r"^errors? (?:is|are) an?\b"),
     form("ERROR: no seed given, using the default",

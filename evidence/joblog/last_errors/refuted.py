@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Reversible
+from collections.abc import Callable, Iterator, Reversible, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -161,9 +161,10 @@ class Refutations:
             or self._remedies.following(line)
         )
 
-    def covers(self, line: int) -> bool:
-        """Whether the work outlived the error in `line`, as the script says itself."""
-        return any(first <= line <= last for first, last in self._outlived)
+    def covers(self, line: int, held: Sequence[grammar.JobFinding] = ()) -> bool:
+        """Whether the work outlived the error in `line`, as the script says itself, or as the lines behind it showed when it was `held`."""
+        survived = any(f.line == line and f.detail.get("survived") is True for f in held)
+        return survived or any(first <= line <= last for first, last in self._outlived)
 
     def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """A line of the log, in order; yields first and last lines of errors that it refutes."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from probing_cluster.evidence.joblog import progress, units
-from probing_cluster.evidence.joblog.last_errors import closing
+from probing_cluster.evidence.joblog import labels, progress, units
+from probing_cluster.evidence.joblog.last_errors import closing, work_over
 
 TRIGGERS = (
     "(kill -",
@@ -28,6 +28,10 @@ TRIGGERS = (
     "KeyboardInterrupt",
     "+ kill ",
     "failed, ",
+    "(pid ",
+    "(PID ",
+    "ttempt #",
+    "aunch #",
     ", attempt ",
 )
 """A line without any of these is followed only behind an error, where the reader takes every line."""
@@ -57,13 +61,24 @@ _CAUGHT = re.compile(
     r"\bKeyboardInterrupt (?:was )?(?:caught|handled)\b|\bcaught (?:an? |the )?KeyboardInterrupt\b"
 )
 """The program ends by itself after an interruption that it may have asked for: before its limit, or when it is told to make room."""
-_INTERRUPTED = re.compile(r"(?:Traceback \(|\s|KeyboardInterrupt\b)")
+_INTERRUPTED = re.compile(r"(?:Traceback \(|\s|KeyboardInterrupt\b|(?:\w{1,40}\.){0,4}CancelledError\b)")
 _AT_ONCE = re.compile(r"\bwill be retried\b|\bwaiting \d{1,5} ?s\w{0,6} \(\d{1,4}/\d{1,4}\)", re.IGNORECASE)
 """The line with the complaint says what is done about it, too."""
 _OWN_KILL = re.compile(
     r"\b(?:stop|kill|end|terminat|shutt)\w{0,5} (?:it|down|\S{1,40} (?:server|helper|monitor|viewer))\b.{0,20}\(kill (?:-\w{1,7} )?(?P<pid>\d{2,8})\)"
     r"|^\+{1,4} (?:/\S{1,80}/)?kill (?:-(?:s )?(?!0\b)\w{1,7} )?(?P<traced>\d{2,8})$"
 )
+_HELPERS = re.compile(
+    r"\b(?:start|launch|spawn)\w{0,4} (?P<names>[^()\n]{2,80}) \(pid[ :=]{1,2}\d{2,8}\)", re.IGNORECASE
+)
+_PID = re.compile(r"\(pid[ :=]{1,2}(\d{2,8})\)", re.IGNORECASE)
+"""What a script starts in the background."""
+_OF_WORK = re.compile(r"\b(?:train|main|run|work|rank|job|eval|task|step|sim|launch|python)", re.IGNORECASE)
+"""That may be the work itself."""
+_ENDED = re.compile(
+    r"\bline \d{1,6}: {1,4}(?P<pid>\d{1,10}) (?:Killed|Terminated) {1,24}(?:(?:\S{0,80}/)?(?:python[\d.]{0,4}|(?:ba)?sh) )?(?:\S{0,80}/)?(?P<name>[\w.-]{1,80})"
+)
+"""A shell reports how such a process ended."""
 _REFUSED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 4(?:00|13|15|22)\b")
 _SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,200} HTTP/\d(?:\.\d)?\" 2\d\d\b")
 """A server's answers: it blames the client for the failed request; it works."""
@@ -75,10 +90,13 @@ _LOADED = re.compile(
     r"(?!.*\b(?:fail\w{0,3}|not|abort\w{0,3}|errors?)\b)(?:.*\b(?:(?:download|transfer) complete|saved|downloaded|finished successfully)\b)",
     re.IGNORECASE,
 )
-_STACK_LINES = 2
+_LABEL = re.compile(r"^\[[A-Za-z][\w./-]{0,40}\] ")
+_STACK_LINES, _STEP_LINES = 2, 5
 _STEP_ENDED = re.compile(
-    r"slurmstepd: error: \*\*\* STEP \d{1,12}\.[1-9]\d{0,5} ON \S{1,80} CANCELLED AT \S{1,40} \*\*\*"
+    r"slurmstepd: error: \*\*\* STEP (?P<step>\d{1,12}\.\d{1,6}) ON \S{1,80} CANCELLED AT \S{1,40} \*\*\*"
 )
+_ENDS_STEP = re.compile(r"\b(?:stop|cancel|end|kill|terminat|shut)\w{0,5}\b", re.IGNORECASE)
+"""The script, or the program in the step, says that it is to end."""
 _DONE = re.compile(r"(?<!not )\b(?:done|finished|completed?)\W*$", re.IGNORECASE)
 """The work's own last words, after which a script ends the helpers beside it."""
 _GOOD = re.compile(
@@ -95,11 +113,18 @@ _NOT_STARTED = re.compile(
 )
 """How a start ends that Slurm, and no program of the job, brought to an end."""
 _NEXT_START = re.compile(
-    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2}|(?:run|attempt|launch|segment|leg|session|incarnation)[ #:]{1,2}(?P<n>(?!1\b)))(?P<k>[1-9]\d{0,2})\b",
+    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2}|(?:run|attempt|try|launch|segment|leg|session|incarnation)[ #:]{1,2}(?P<n>))(?P<k>[1-9]\d{0,2})\b",
     re.IGNORECASE,
 )
 """The heading of a job's next start. Other things are numbered by some of the nouns, too: such a number counts the ends of the job so far."""
 OF_SLURM = r"(?:srun|slurmstepd\S{0,80}|scancel): "
+_FIRST_START = re.compile(
+    r"\W{0,6}(?:run|attempt|try|launch|start|segment|leg|session|incarnation)[ #:]{1,2}0\b(?!\W{0,3}\d)",
+    re.IGNORECASE,
+)
+"""Some count from 0. A number behind it is a result."""
+_COUNTED = re.compile(r"\bSLURM_RESTART_COUNT ?[=:] ?[1-9]|\brestart(?: count)? ?[=:#] ?[1-9]", re.IGNORECASE)
+"""Slurm's own count of the starts."""
 _OF_SLURM = re.compile(rf"\s*$|{OF_SLURM}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,40}")
 _NO_NAME = frozenset(
@@ -118,6 +143,8 @@ class _Remedy:
     """The file that was not transferred: only its own transfer makes up for that."""
     interrupted: bool = False
     """Only the program's good end makes up for an interruption: what it saved proves nothing."""
+    step: str = ""
+    """The step of the job that the script ended: it may name it again."""
 
 
 class Remedies:
@@ -132,6 +159,10 @@ class Remedies:
         """Line of the last complaint that no remedy covers."""
         self._kill: tuple[str, int] | None = None
         """The process that the script ends itself, and the line that says so."""
+        self._helpers: set[str] = set()
+        """Words and numbers with which the script announced what it starts beside the work."""
+        self._first = 1
+        """The number of the job's first start."""
         self._ends: set[str] = set()
         """The instants at which Slurm ended the job before."""
         self._ended = -_RESTART_LINES
@@ -184,7 +215,7 @@ class Remedies:
             )
             return self._state(min(below, default=line), line, interrupted=True)
         last = self._pending[-1] if self._pending else None
-        if last and last.interrupted and last.last == line - 1 and _INTERRUPTED.match(text):
+        if last and last.interrupted and last.last == line - 1 and _INTERRUPTED.match(_plain(text)):
             last.last = line
             return True
         if _KNOWN.search(text):
@@ -196,25 +227,39 @@ class Remedies:
             return _WRONG.search(error) is not None and self._state(near, line)
         if found := _NOT_LOADED.search(text):
             return self._state(line, line + _STACK_LINES, file=found["file"])
-        if _STEP_ENDED.match(text):
-            output = (above for _, above in self._above(line) if not _OF_SLURM.match(above))
-            return _DONE.search(next(output, "")) is not None and self._state(line, line)
+        if found := _STEP_ENDED.match(_plain(text)) if "*** STEP " in text else None:
+            above = (_plain(above) for _, above in self._above(line))
+            output = [text for text in islice(above, _KILL_LINES + _STEP_LINES) if not _OF_SLURM.match(text)]
+            if output and _DONE.search(output[0]) and not found["step"].endswith(".0"):
+                return self._state(line, line)
+            ends = any(_ENDS_STEP.search(text) or _is_good(text) for text in output[:_STEP_LINES])
+            return ends and self._state(line, line, interrupted=True, step=found["step"])
         return False
 
     def _is_wrong(self, line: int, text: str) -> bool:
         """Whether it complains of something that no remedy covers; srun reports how a step ended, whoever ended it."""
-        covered = line <= self._pending[-1].last or (_OF_SLURM.match(text) and "*** JOB" not in text)
+        last = self._pending[-1]
+        covered = line <= last.last or (_OF_SLURM.match(text) and "*** JOB" not in text)
+        if last.step and last.step in text:
+            text = _ENDS_STEP.sub("", text)
         return not covered and _WRONG.search(text) is not None
 
     def _state(
-        self, first: int, last: int, good: str = "", *, file: str = "", interrupted: bool = False
+        self,
+        first: int,
+        last: int,
+        good: str = "",
+        *,
+        file: str = "",
+        interrupted: bool = False,
+        step: str = "",
     ) -> bool:
         """A remedy is stated for the errors in these lines; False without any."""
         if not first or len(self._pending) >= _MAX_PENDING:
             return False
         if first <= self._wrong:
             self._wrong = 0
-        self._pending.append(_Remedy(first, last, good, file, interrupted))
+        self._pending.append(_Remedy(first, last, good, file, interrupted, step))
         self._stated = last
         return True
 
@@ -243,6 +288,15 @@ class Remedies:
         if found := _OWN_KILL.search(text):
             self._kill = found["pid"] or found["traced"], line
             return True
+        if (found := _HELPERS.search(text)) and len(self._helpers) < _MAX_PENDING:
+            if not _OF_WORK.search(found["names"]):
+                self._helpers.update(_WORD.findall(found["names"].lower()), _PID.findall(text))
+        elif (found := _ENDED.search(text) if self._helpers else None) and self._helpers & {
+            found["pid"],
+            found["name"].lower(),
+        }:
+            above = [text for number, text in self._tail.lines if number < line]
+            return work_over.is_over(above) and self._state(line, line)
         if self._kill is None:
             return False
         pid, since = self._kill
@@ -258,8 +312,11 @@ class Remedies:
         if (ended := _NOT_STARTED.match(text)) and ended["at"] and len(self._ends) < _MAX_PENDING:
             self._ends.add(ended["at"])
             self._ended = line
+        if _FIRST_START.match(text[:_MAX_CHARS]):
+            self._first = 0
         found = _NEXT_START.match(text[:_MAX_CHARS])
-        if found and (found["n"] is None or int(found["k"]) == len(self._ends) + 1):
+        known = found and (found["n"] is None or int(found["k"]) == len(self._ends) + self._first)
+        if known or _COUNTED.search(text[:_MAX_CHARS]):
             above = islice(self._above(line), _RESTART_LINES)
             ends = [number for number, earlier in above if _NOT_STARTED.match(earlier)]
             self._start = (ends[-1], line - 1, 0) if ends else None
@@ -269,6 +326,11 @@ class Remedies:
             if printed + 1 >= _OUTPUT_LINES:
                 self._start = None
                 yield first, last
+
+
+def _plain(text: str) -> str:
+    """The line without the label of its speaker."""
+    return _LABEL.sub("", labels.bare(0, text).text)
 
 
 def complains(text: str) -> bool:

@@ -290,7 +290,7 @@ class TrailingErrors:
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
-        reason = self._complaints.take(found) if found.role is LineRole.ROOT else None
+        reason = self._complaints.take(found)
         if reason is not None and self._last is not None and self._last.line == reason.line:
             self._last = None
         if reason is not None and self._weak is not None and self._weak.line == reason.line:

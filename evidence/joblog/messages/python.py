@@ -136,7 +136,7 @@ _REMOTE_NAMES = frozenset({
     "CalledProcessError", "SupervisionError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
     "KilledWorker", "TerminatedWorkerError", "TrainingFailedError", "WorkerGroupError", "TuneError",
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
-    "CommClosedError", "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
+    "CommClosedError", "Py4JNetworkError", "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
 _OF_PEERS = re.compile(
     r"(?:torch|torchrun|ray|dask|distributed|horovod|mpi4py|multiprocessing|concurrent|joblib|loky|asyncio|anyio|grpc|zmq|vllm|sglang|jax|jaxlib|tensorflow|deepspeed|lightning|pytorch_lightning|accelerate|paddle|mindspore|pyspark|py4j|builtins)\b"

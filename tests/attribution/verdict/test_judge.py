@@ -515,6 +515,25 @@ def test_a_memory_kill_after_the_end_is_no_evidence(make, state):
     assert v.evidence == (kill.event_id,)
 
 
+@pytest.mark.parametrize(
+    ("after_s", "victim", "words"),
+    [(73, 7, "no fault beside it"), (73, None, "no fault beside it"), (-3, 7, "no fault beside it"), (-3, None, "it is unknown whether")],
+)  # fmt: skip
+def test_anothers_memory_kill_says_nothing_about_an_exit(make, after_s, victim, words):
+    """The kernel names the group in one line about a kill, and none in the others; after the job's end no kill is its own."""
+    lines = [
+        make.event(-after_s, kind="oom", code="invoked", severity=records.Severity.INFO),
+        make.event(-after_s, kind="oom", code="memcg", job_id=victim, pid=41, process="python3"),
+        make.event(-after_s, kind="oom", code="killed", pid=41, process="python3"),
+    ]
+    shared = {"n2": ((make.start, None),)}
+    attempt = make.attempt(exit_code=1, gpus=None, n_gpus=0)
+    v = make.judge(*lines, attempt=attempt, shared=shared)
+    alone = make.judge(attempt=attempt, shared=shared)
+    assert words in v.summary
+    assert (v.confidence == alone.confidence) is (words == "no fault beside it")
+
+
 def test_killed_with_a_kernel_oom_line_is_out_of_memory(make):
     """FAILED with SIGKILL just as the kernel killed a process of it."""
     v = make.judge(make.event(3, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137))
@@ -832,6 +851,28 @@ def test_a_refusal_after_the_recorded_end_of_a_start_of_no_length_is_its_own(mak
     assert make.judge(refused, attempt=began).cause == "node_refused"
     ran_on = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=3))
     assert make.judge(refused, attempt=ran_on).cause != "node_refused"
+
+
+@pytest.mark.parametrize("ended_s", [0, 5, 300, 1800])
+def test_a_refused_start_is_no_older_faults_doing_whenever_slurm_ended_it(make, ended_s):
+    """The agent names the job and the fault; an older error of another GPU and the requeue itself explain nothing beside it."""
+    end_at = make.start + timedelta(seconds=ended_s)
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",), gpus=None, end_at=end_at)
+    lost = make.xid(79, 0, at=make.start - timedelta(minutes=6))
+    old = make.xid(95, 4, at=make.start - timedelta(minutes=17))
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    v = make.judge(lost, refused, attempt=attempt, active_faults=(old, lost))
+    assert (v.cause, v.node) == ("node_refused", "n2")
+    assert not [s for s in v.ruled_out if s.startswith("Less likely: requeued")]
+    counted = dataclasses.replace(attempt, restart_count=1)
+    assert make.judge(lost, refused, attempt=counted).cause == "node_refused", (
+        "the row's count is a later start's"
+    )
+    others = dataclasses.replace(refused, job_id=7)
+    assert make.judge(lost, others, attempt=attempt, active_faults=(old, lost)).cause != "node_refused"
+    wrote = make.finding("python_error", at=end_at, message="KeyError: 'x'")
+    if ended_s > 120:
+        assert make.judge(refused, wrote, attempt=attempt).cause != "node_refused", "its program ran"
 
 
 def test_what_we_requeued_for_counts_however_early_it_began(make):

@@ -314,7 +314,6 @@ def test_the_command_that_was_missing_last_is_quoted_and_the_lost_module_functio
         "More processors requested than permitted",
         "Memory required by task is not available",
         "Requested node configuration is not available",
-        "Invalid generic resource (gres) specification",
     ],
 )
 def test_a_step_that_asks_for_more_than_the_job_holds_is_its_owners(make, why):
@@ -323,6 +322,21 @@ def test_a_step_that_asks_for_more_than_the_job_holds_is_its_owners(make, why):
     v = make.judge(line_of(make, "slurm_launch_failed", line, **detail), attempt=make.attempt(exit_code=1))
     assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
     assert v.next_step.startswith("Ask for as many tasks, CPUs, GPUs and as much memory in sbatch as srun")
+
+
+@pytest.mark.parametrize(("restarts", "word"), [(0, "likely"), (1, "possible")])
+def test_a_step_that_slurm_gives_no_gpus_may_be_slurms_own_mistake(make, restarts, word):
+    """A bare srun asks for what the job holds; the same script had its step at the start before."""
+    line = "srun: error: Unable to create step for job 115: Invalid generic resource (gres) specification"
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    refused = line_of(make, "slurm_launch_failed", line, **detail)
+    v = make.judge(refused, attempt=make.attempt(exit_code=1, restart_count=restarts))
+    assert (v.cause, v.confidence) == ("user_error", word)
+    assert "slurmctld's log" in v.next_step
+    assert "this step asked for more" not in v.next_step
+    other = line_of(make, "slurm_launch_failed", "slurmstepd: error: execve(): python9: No such file or directory", **detail)  # fmt: skip
+    again = make.judge(other, attempt=make.attempt(exit_code=1, restart_count=restarts))
+    assert again.confidence == "likely", "nothing that Slurm counts"
 
 
 def test_a_command_that_the_script_outlived_stands_beside_the_programs_error(make):
@@ -410,3 +424,13 @@ def test_an_exception_gets_advice_by_its_own_words_only(make):
 def test_something_else_that_is_not_found_is_no_missing_command(make, words):
     found = line_of(make, "program_error", f"solve: {words}", role="root", domains=["user_program"])
     assert "module spider" not in make.judge(found).next_step
+
+
+def test_a_memory_kill_of_a_step_may_be_of_its_own_limit(make):
+    """The job's own number is in the command to see that; what it used, far below what the job had, is no contradiction then."""
+    kill = make.event(3, kind="oom", code="memcg", job_id=4242)
+    task = make.attempt(exit_code=137, array_job_id=4200, array_task_id=7)
+    v = make.judge(kill, attempt=task)
+    assert v.cause == "oom_host"
+    assert "sacct -j 4200_7 -o JobID,MaxRSS,ReqMem" in v.next_step
+    assert "a step with a limit of its own" in v.next_step

@@ -126,3 +126,37 @@ def test_a_living_node_that_was_rebooted_later_has_no_certain_fault(make):
     v = _given_up(make, 280, _boot(make, 290))
     assert "kept reporting" in v.summary
     assert (v.domain, v.confidence) == (records.Domain.UNKNOWN, C.LIKELY)
+
+
+def _requeued_for_mount(make, *lost, last_s=-40.0, ours=True):
+    """The verdict on a job whose mount of n1 hangs, for which we requeued it; `lost` are signs of n2's loss."""
+    gone = make.event(41, kind="mount", code="hung", device="/scratch", node="n1", source="mount")
+    requeue = make.action("requeue", -1, job_id=4242, node="n1", event_ids=(gone.event_id,), reason="probing: mount /scratch")  # fmt: skip
+    acts, events = ((requeue,), (gone, *lost)) if ours else ((), lost)
+    attempt = make.attempt(state="REQUEUED", exit_code=0)
+    return make.judge(*events, attempt=attempt, actions=acts, watched=_watched(make, last_s))
+
+
+def test_a_node_that_went_away_beside_the_fault_we_requeued_for_is_named(make):
+    """Either may have ended the job: the second is not denied, and makes the first less sure."""
+    down = make.event(38, kind="node_down", source="slurm", severity=records.Severity.INFO)
+    v, alone = _requeued_for_mount(make, _silent(make, 40), down), _requeued_for_mount(make, last_s=30)
+    assert (v.cause, v.node) == (alone.cause, alone.node) == ("filesystem_mount", "n1")
+    assert "node lost on n2" in [s.partition(" (")[0] for s in v.less_likely]
+    assert (alone.confidence, v.confidence) == (C.LIKELY, C.POSSIBLE)
+    assert not [s for s in alone.less_likely if "node lost" in s]
+
+
+def test_a_requeue_after_a_node_went_away_is_no_persons_doing(make):
+    """Slurm requeues the job of a node that it lost."""
+    v = _requeued_for_mount(make, _silent(make, 40), ours=False)
+    assert (v.cause, v.node) == ("node_lost", "n2")
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_silence_that_ended_or_came_later_is_no_loss_before_a_requeue(make, ours):
+    """The agent was heard long after the requeue, or fell silent only behind it."""
+    for silence, last_s in ((_silent(make, 40), 300), (_silent(make, -20), -20)):
+        v = _requeued_for_mount(make, silence, last_s=last_s, ours=ours)
+        assert v.cause == ("filesystem_mount" if ours else "requeued_by_user")
+        assert not [s for s in v.less_likely if "node lost" in s]

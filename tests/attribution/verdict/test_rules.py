@@ -392,6 +392,47 @@ def test_a_stall_nobody_can_be_named_for_is_still_the_story_of_a_cancellation(ma
     assert "Find out why it hung" in v.next_step
 
 
+def loss_of_hung(make, *more, stalled_s=90.0, silent_s=40.0, looked=True, step_s=None, **over):
+    """The verdict on a gang whose stall was reported so long before the end, and one of whose nodes then went away."""
+    attempt = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n1", start_at=make.end - timedelta(hours=1))  # fmt: skip
+    stall = make.finding("rank_stall", stalled_s, node="n1", source="probe", measured=30.0)
+    look = [dataclasses.replace(e, at=stall.at + timedelta(seconds=1)) for e in snapshots(make)] if looked else []  # fmt: skip
+    gone = [make.event(silent_s, kind=kind, node="n1", source="agent", severity=INFO) for kind in ("agent_silent", "node_down")]  # fmt: skip
+    death = make.finding("rank_dead", 5, node="n2", source="probe", severity=records.Severity.HIGH, pid=11, detail={"rank": 1, "pid": 11, "world_size": 2})  # fmt: skip
+    watched = {"n1": gone[0].at, "n2": make.end + timedelta(seconds=30)}
+    progress = make.end - timedelta(seconds=stalled_s + 30 if step_s is None else step_s)
+    return make.judge(*look, stall, *gone, death, *more, attempt=attempt, watched=watched, last_progress_at=progress, **over)  # fmt: skip
+
+
+def test_a_hang_stays_the_story_of_a_job_that_then_lost_a_node(make):
+    """The stall was reported before the node went away: the crash clears no rank, and those that died of it did not die first."""
+    v = loss_of_hung(make)
+    assert (v.cause, v.node) == ("missing_rank", None)
+    assert v.summary.startswith("Hung since 14:18:36Z, 2 min before the end: rank 1 on n2")
+    assert v.summary.endswith("; then n1 stopped answering Slurm.")
+    assert "died while the others went on" not in v.summary
+    assert not [s for s in (*v.ruled_out, *v.less_likely) if "user program" in s or "node lost" in s]
+
+
+def test_a_hang_of_which_nobody_knows_the_cause_is_named_beside_the_loss(make):
+    """No look at the ranks came before the crash: the node is lost, the program is not cleared."""
+    v = loss_of_hung(make, looked=False)
+    assert (v.cause, v.node, v.confidence) == ("node_lost", "n1", records.Confidence.LIKELY)
+    assert v.summary.startswith("Hung since 14:18:36Z")
+    assert "what it waited for" in v.next_step
+    assert not [s for s in v.ruled_out if s.startswith("user program")]
+
+
+def test_a_stall_that_a_lost_node_made_is_no_hang_before_it(make):
+    """The others wait for the node that is gone: they are reported as stalled only after its last sign."""
+    v = loss_of_hung(make, stalled_s=10.0)
+    assert (v.cause, v.confidence) == ("node_lost", records.Confidence.CERTAIN)
+    assert v.summary.startswith("n1 stopped answering Slurm")
+    again = make.finding("rank_stall", 10, node="n2", source="probe", measured=30.0)
+    v = loss_of_hung(make, again, step_s=45.0)
+    assert (v.cause, v.confidence) == ("node_lost", records.Confidence.CERTAIN), "the first stall was over"
+
+
 def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
     """It trained on until a person ended it."""
     attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip

@@ -130,6 +130,16 @@ def test_a_job_on_one_node_has_no_peers_to_lose_by_a_link(make):
     assert any("mlx5_3" in s and "has no peers" in s for s in v.ruled_out)
 
 
+def test_a_component_of_a_heterogeneous_job_has_peers(make):
+    """The others of its job run on nodes of their own."""
+    part = one_node(make, het_job_id=4241, het_offset=1)
+    v = make.judge(*link_down(make), attempt=part)
+    assert v.cause == "ib_link"
+    assert not any("no peers" in s for s in v.ruled_out)
+    well = make.judge(attempt=part)
+    assert not any("no peers" in s for s in well.ruled_out)
+
+
 def test_a_link_stays_suspect_where_a_gang_or_storage_is_behind_it(make):
     """A gang needs it; and an I/O error of a file may come from it."""
     assert make.judge(*link_down(make), attempt=one_node(make, nodes=("n1", "n2"))).cause == "ib_link"

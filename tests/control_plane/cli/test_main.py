@@ -261,6 +261,7 @@ def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -
         in run("policy", "simulate", "--since", "2026-11-01")[1]
     )
     assert "observe_only = True" in run("policy", "show")[1]
+    assert json.loads(run("policy", "show", "--json")[1])["observe_only"] is True
 
 
 def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:

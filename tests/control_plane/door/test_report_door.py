@@ -21,8 +21,9 @@ import pytest
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, places, report_door
 from probing_cluster.control_plane.owners import waiting
+from probing_cluster.control_plane.repair import workflow
 from probing_cluster.control_plane.service.tasks.jobs import accounting
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import delivery
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.asking import door
@@ -142,6 +143,57 @@ def test_a_job_without_a_start_on_record_is_told_to_whom_it_belongs(
     found = answer(knowing, ALICE, ASK | {"job": "15"})
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert str(found["message"]).startswith(f"job 15 {words}")
+
+
+def test_nobody_is_sent_to_ask_again_for_what_never_comes(service: context.Context) -> None:
+    """A component that the job has not, a day on which nobody had the id, and tests of nodes; a user's name for a job is no test."""
+    slurm = service.run_slurm
+    assert isinstance(slurm, fakes.Sacct)
+    slurm.waiting = "RUNNING|alice|lab|None\n"
+    slurm.listed_as = "15+0"
+    assert str(answer(service, ALICE, ASK | {"job": "15+2"})["message"]).startswith("job 15+2 is not known")
+    assert "ask again then" in str(answer(service, ALICE, ASK | {"job": "15+0"})["message"])
+    of_day = str(answer(service, ALICE, ASK | {"job": "15@2020-01-02"})["message"])
+    assert "that was submitted by then is on record; probing-report 15 shows its latest" in of_day
+    repair = records.RepairIncident(
+        incident_id=uuid.uuid4(), cluster="c", node="n4", drain_id=uuid.uuid4(), reason="probing: xid 79 gpu3", cause="gpu",
+        state="testing", opened_at=fakes.NOW, changed_at=fakes.NOW,
+    )  # fmt: skip
+    service.store.open_incident(repair)
+    slurm.listed_as = "15"
+    for name, tests in (
+        (workflow.reservation_of(repair), True),
+        ("probing-diagnose-0a1b2c3d", True),
+        (f"{vocabulary.RESERVATION_PREFIX}mine", False),
+    ):
+        slurm.job_name = name
+        message = str(answer(service, ALICE, ASK | {"job": "15"})["message"])
+        assert ("such jobs have no report" in message) is tests
+        assert ("ask again then" in message) is not tests
+
+
+def test_what_a_requeued_job_waits_for_is_in_its_report(
+    knowing: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of one that has ended for good, that is another's by now, or where Slurm does not answer."""
+    assert isinstance(knowing.run_slurm, fakes.Sacct)
+    knowing.run_slurm.waiting = "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n4\n"
+    assert "waits" not in answer(knowing, ALICE, ASK)["rows"]  # type: ignore[operator]
+    (attempt,) = knowing.store.attempts(job_ids=[7])
+    end_at = attempt.end_at or fakes.NOW
+    knowing.store.upsert_attempts([dataclasses.replace(attempt, state="REQUEUED", end_at=end_at)])
+    rows = answer(knowing, ALICE, ASK)["rows"]
+    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved"
+    assert rows["waits"] == words  # type: ignore[index]
+    for other in ("RUNNING|alice|lab|None\n", "PENDING|bob|lab|Priority\n", None):
+        knowing.run_slurm.waiting = other
+        assert "waits" not in answer(knowing, ALICE, ASK)["rows"]  # type: ignore[operator]
+
+    def away(*_: object, **__: object) -> bytes:
+        raise commands.SlurmAway("squeue did not end within 1 s")
+
+    monkeypatch.setattr(knowing.run_slurm, "__class__", type("Away", (fakes.Sacct,), {"__call__": away}))
+    assert answer(knowing, ALICE, ASK)["ok"]
 
 
 def test_the_job_that_one_waits_for_is_named(knowing: context.Context) -> None:

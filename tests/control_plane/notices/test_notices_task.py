@@ -563,6 +563,26 @@ def test_slurms_own_drains_are_told_with_what_the_agent_sees(
     noticing.store.save_slurm_drains("c", [], ["n1", "n2"])
     notices.run(noticing)
     assert sink.titles[-1] == "[c] Over: Out of service by Slurm: n[1-2] (Kill task failed)"
+    over = sink.posts[-1]["message"]
+    assert "n1 drained by Slurm itself: Kill task failed; its agent sees no fault (over)" in over
+    assert "scontrol" not in over
+
+
+def test_what_is_over_asks_for_nothing_beside_what_stands(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """Of two nodes one is back: only the other has its way out."""
+    at = noticing.clock.now()
+    found = [store_actions.SlurmDrain(n, "DRAIN+IDLE", "Kill task failed", at) for n in ("n1", "n2")]
+    noticing.store.save_slurm_drains("c", found, [])
+    for node in ("n1", "n2"):
+        fakes.deliver(noticing.store, node)
+    notices.run(noticing)
+    noticing.store.save_slurm_drains("c", found[1:], ["n1"])
+    notices.run(noticing)
+    text = sink.posts[-1]["message"]
+    assert "NodeName=n2 State=RESUME" in text
+    assert "NodeName=n1" not in text
 
 
 def test_a_reason_that_slurm_wrote_over_ours_is_told(noticing: context.Context, sink: web_sink.Sink) -> None:

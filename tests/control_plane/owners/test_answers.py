@@ -400,6 +400,58 @@ def test_a_mail_is_about_its_own_attempt(mailing: context.Context, box: mail_ser
     assert "submit it again" not in text_of(box)
 
 
+@pytest.mark.parametrize(
+    ("restart_count", "after_s", "followed", "subjects"),
+    [
+        (0, 1, False, ["Requeued"]),
+        (0, 1, True, ["Failed", "Failed"]),
+        (1, 1, False, ["Failed", "Requeued"]),
+        (0, 300, False, ["Failed", "Requeued"]),
+    ],
+    ids=["at once", "the first was begun", "of another start", "requeued later"],
+)
+def test_the_end_and_the_requeue_of_one_start_are_one_mail(
+    mailing: context.Context,
+    box: mail_server.Box,
+    restart_count: int,
+    after_s: float,
+    followed: bool,
+    subjects: list[str],
+) -> None:
+    """Slurm mails about both; a requeue by hand, minutes later, is news."""
+    owe(mailing)
+    if followed:
+        later(mailing, mailing.config.service.mail_wait_s + 1)
+        owners.run(mailing)
+        assert "Job 7 has ended." in text_of(box)
+    later(mailing, after_s - (mailing.config.service.mail_wait_s + 1 if followed else 0))
+    environment = {
+        **request()["environment"],
+        "SLURM_JOB_MAIL_TYPE": "Requeued",
+        "SLURM_JOB_RESTART_COUNT": restart_count,
+    }  # type: ignore[dict-item]
+    owe(mailing, subject=SUBJECT.replace("Failed", "Requeued"), environment=environment)
+    first = attempt(mailing, state="REQUEUED", restart_count=0)
+    second = attempt(mailing, state="FAILED", restart_count=1, attempt=2, submit_at=mailing.clock.now())
+    for made in (first, second):
+        judge(mailing, made)
+    owners.run(mailing)
+    owners.run(mailing)
+    found = [box.message(n)["Subject"] for n in range(len(box.mails))]
+    assert [next(w for w in ("Requeued", "Failed") if f" {w}," in s) for s in found] == subjects
+    assert handover.box(mailing.config).pending() == []
+
+
+def test_a_mail_about_a_requeue_does_not_say_that_the_job_has_ended(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    environment = {**request()["environment"], "SLURM_JOB_MAIL_TYPE": "Requeued"}  # type: ignore[dict-item]
+    owe(mailing, environment=environment)
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    assert "Job 7 was requeued." in text_of(box)
+
+
 def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box: mail_server.Box) -> None:
     """Slurm sends one mail for an array; ours counts what its tasks died of."""
     for task in range(3):

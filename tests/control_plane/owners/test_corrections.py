@@ -133,6 +133,31 @@ def test_only_another_cause_or_domain_is_corrected(
     assert len(box.mails) == n_mails
 
 
+def test_what_the_output_says_after_the_mail_is_mailed_once(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Of the same cause, too, if the mail was written without it; the mail announces that, for nobody can ask it again."""
+    made = mailed_unread(mailing)
+    first = " ".join(text_of(box).split())
+    assert "If that changes it, one more mail follows." in first
+    assert "Ask again" not in first
+    step = {
+        "summary": "It raised JSONDecodeError.",
+        "next_step": "Look at the program's own output: JSONDecodeError",
+    }
+    judge(mailing, made, **{**UNREAD, **step})
+    later(mailing, 11)
+    owners.run(mailing)
+    assert len(box.mails) == 1, "the output has still not been read"
+    for _ in range(2):
+        judge(mailing, made, **{**UNREAD, **step, "log_read": True})
+        later(mailing, 11)
+        owners.run(mailing)
+    assert len(box.mails) == 2
+    assert "Correction: job 7: what its output says" in box.message(1)["Subject"]
+    assert "JSONDecodeError" in text_of(box, 1)
+
+
 def test_mails_are_held_against_verdicts_every_ten_seconds(
     mailing: context.Context, box: mail_server.Box
 ) -> None:

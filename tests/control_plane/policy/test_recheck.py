@@ -130,6 +130,21 @@ def test_a_failing_check_names_its_own_next_step() -> None:
     assert "power-cycle the node" in sentence
 
 
+def test_a_driver_that_is_gone_is_no_gpu_to_reset() -> None:
+    """The library through which no GPU is reached is no part of the node; a driver that fails at one GPU has that GPU reset."""
+    gone = {
+        "severity": "high",
+        "kind": "driver",
+        "code": "DRIVER_NOT_LOADED",
+        "device": "nvml",
+        "message": "no GPU can be reached",
+    }
+    step = recheck.next_step("n1", "driver:nvml", gone)
+    assert step.startswith("Reload the GPU driver of n1, or reboot it;")
+    at_one = gone | {"device": "gpu3"}
+    assert recheck.next_step("n1", "driver:gpu3", at_one).startswith("Reset GPU 3 of n1;")
+
+
 SIGNS = {
     "xid:gpu0": {"severity": "high", "kind": "xid", "code": "79", "device": "gpu0", "message": "GPU has fallen off the bus."},
     "gpu_lost:gpu0": {"severity": "high", "kind": "gpu_lost", "device": "gpu0", "message": "gpu0 is lost: NVML says GPU is lost"},

@@ -226,7 +226,9 @@ def test_a_node_left_out_counts_against_the_drain_budget() -> None:
 def test_a_partition_without_another_node() -> None:
     """Left out of its only place it would wait for ever; a node that is down keeps it away by itself."""
     two = {n: node(n) for n in ("n1", "n2")}
-    assert "partition gpu has 1 without n2" in decide(now=queue(nodes=two)).why
+    assert "partition gpu has 1 without n2; n2 is not drained" in decide(now=queue(nodes=two)).why
+    own = decide(now=queue(own={"excluded_nodes": ("n3", "n4", "gone")}))
+    assert "has 1 without n2 and n[3-4], which the job excludes" in own.why, "its own list, not the partition"
     down = decide(now=queue(nodes=two | {"n2": node("n2", "DOWN")}))
     assert (down.held, down.exclude) == ("", ())
 

@@ -171,6 +171,34 @@ def test_a_cleared_fault_is_over_unless_its_part_still_fails(
     assert [f.key for f in state.repaired(cleared)] == over
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_cleared_fault_is_over_once_its_part_is_well(
+    state: faults.Faults, event: Any, restarted: bool
+) -> None:
+    """A repair resets a GPU, and a reading shows its remapping as pending for a moment: the end of the error comes with that of the last sign."""
+    state.fold(event(**GPU), now=NOW)
+    sign = active(kind="row_remap", device="gpu3", gpu_uuid="GPU-1")
+    state.observe("nvml", conditions.Judgement(), [sign], NOW)
+    assert state.repaired(state.clear(NOW)) == []
+    if restarted:
+        state = faults.Faults("boot-1", json.loads(json.dumps(state.to_state())))
+        assert state.observe("mounts", conditions.Judgement(), [], LATER) == []
+    assert state.observe("nvml", conditions.Judgement(), [sign], LATER) == []
+    assert state.observe("mounts", conditions.Judgement(), [], LATER) == []
+    over = state.observe("nvml", conditions.Judgement(), [], LATER)
+    assert [(f.kind, f.code, f.gpu_uuid) for f in over] == [("xid", "79", "GPU-1")]
+    assert state.observe("nvml", conditions.Judgement(), [], LATER) == [], "once"
+
+
+def test_a_boot_forgets_what_was_cleared(state: faults.Faults, event: Any) -> None:
+    """The boot itself is the end of whatever was there before it."""
+    state.fold(event(**GPU), now=NOW)
+    state.observe("nvml", conditions.Judgement(), [active(device="gpu3", gpu_uuid="GPU-1")], NOW)
+    state.repaired(state.clear(NOW))
+    state.reboot("boot-2")
+    assert state.observe("nvml", conditions.Judgement(), [], LATER) == []
+
+
 @pytest.mark.parametrize(("kind", "over"), [("edac", []), ("mce", ["edac:"])])
 def test_cleared_faults_that_name_no_part_are_of_one_part_if_they_are_of_one_kind(
     state: faults.Faults, event: Any, kind: str, over: list[str]

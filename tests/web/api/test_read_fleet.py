@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 
 import fakes
@@ -26,7 +27,9 @@ def test_whatever_one_has_in_hand_is_found(world: World) -> None:
     assert found(operator, "8") == [("job", "/jobs/8")]
     assert found(operator, OWNER) == [("user", f"/jobs?user={OWNER}"), ("job", "/jobs/7")]
     assert found(operator, "n1") == [("node", "/nodes/n1")]
-    for word in ("79", "xid:79", "xid79", "Xid 79", "xid: 79"):
+    minor = dataclasses.replace(event, event_id=uuid.uuid4(), code="13", severity=records.Severity.LOW)
+    fakes.deliver(world.store, "n1", minor)
+    for word in ("79", "xid:79", "xid79", "Xid 79", "xid: 79", "xid", "Xids"):
         assert found(operator, word) == [("Xid 79", "/nodes/n1")], word
     assert found(owner, "7") == [("job", "/jobs/7")]
     for word in ("8", "root", "n1", "79"):

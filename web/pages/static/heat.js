@@ -31,6 +31,8 @@ if (box) {
   const draw = async () => {
     const answer = await fetch(`${box.dataset.heat}?layer=${layer}`);
     if (!answer.ok) { words.textContent = `The picture could not be fetched (${answer.status}).`; return; }
+    // Whose session is over is led to the login page, which is a good answer and no picture.
+    if (!answer.headers.has("x-every-s")) { words.textContent = "The picture could not be fetched: load the page again."; return; }
     const ranks = +answer.headers.get("x-ranks"), looks = +answer.headers.get("x-looks"), most = +answer.headers.get("x-most"), unit = answer.headers.get("x-unit");
     const cells = new Uint8Array(await answer.arrayBuffer());
     const height = Math.min(Math.max(ranks, 1), 600);

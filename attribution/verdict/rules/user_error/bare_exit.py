@@ -223,9 +223,9 @@ def _quotes_another(view: evidence_view.EvidenceView) -> bool:
 
 
 def _memory_kill_beside(view: evidence_view.EvidenceView) -> bool:
-    """True if the kernel killed a process for memory on one of its nodes, while it ran or after."""
+    """True if the kernel killed a process for memory on one of its nodes while it ran: a later kill is of another's process."""
     return any(
-        s.signature.role is signatures.Role.ROOT and s.when is not evidence_view.EventPhase.BEFORE_START
+        s.signature.role is signatures.Role.ROOT and s.when is evidence_view.EventPhase.RUNNING
         for s in view.of("oom_host")
     )
 

@@ -61,7 +61,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
         sure = claims.less_confident(sure, _fits_the_end(view, claim.evidence[0]))
-        if _may_follow_a_fault(view, claim.evidence[0]):
+        if _may_follow_a_fault(view, claim.evidence[0]) or _refused_again(view, claim.evidence[0]):
             sure = records.Confidence.POSSIBLE
         waited = "unanswered_ms" in claim.evidence[0].detail and view.active_at_the_end
         yield claims.replace_claim(
@@ -82,6 +82,11 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield _by_xid(xids, 0.6 if view.hung else 0.85)
     elif not (view.hung or named or view.never_launched):
         yield from bare_exit.claims_of(view)
+
+
+def _refused_again(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+    """True if Slurm refused a step of a job that had started before: the same script asked for the same then."""
+    return bool(view.attempt.n_restarts) and findings.is_refused_step(first)
 
 
 def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:

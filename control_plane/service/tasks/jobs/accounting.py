@@ -17,6 +17,7 @@ from probing_cluster.slurm_plugins.accounting import (
     attempt_rows,
     never_started,
     resized_rows,
+    reused_rows,
 )
 
 CURSOR = vocabulary.ACCOUNTING_READ
@@ -204,7 +205,15 @@ def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
     if not found.attempts:
         return 0
     since = min(a.submit_at for a in found.attempts)
-    return len(_store(service, renumber(own_jobs.of_users(service, found.attempts, since), ())))
+    mine = own_jobs.of_users(service, found.attempts, since)
+    stored = _known_starts(service, mine)
+    return len(_store(service, renumber(reused_rows.apart(mine, stored), stored)))
+
+
+def _known_starts(service: context.Context, found: Iterable[records.JobAttempt]) -> list[records.JobAttempt]:
+    """The stored attempts of these attempts' jobs."""
+    ids = {a.job_id for a in found}
+    return [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
 
 
 def _numbered(
@@ -217,8 +226,8 @@ def _numbered(
 
     `since`: the answer holds what ran from then on. A job that began before and is not stored may have earlier rows.
     """
-    ids = {a.job_id for a in found}
-    stored = [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
+    stored = _known_starts(service, found)
+    found = reused_rows.apart(found, stored)
     parts, resized = resized_rows.parts(found, stored), service.memory(_Known).resized
     unread = {key for key, whole in parts.items() if resized.get(key) is None or (resized[key] and not whole)}
     attempts = [a for a in found if not (resized.get(k := (a.job_id, a.submit_at)) and k in parts)]
@@ -229,10 +238,10 @@ def _numbered(
     unknown = {a.job_id for a in found if a.start_at and a.start_at < since and a.job_id not in known}
     gap |= {job_id for job_id, _ in unread}.union(sorted(unknown)[:_MOST_UNLISTED])
     if gap:
-        history = reader.history(sorted(gap)).attempts
+        history = reused_rows.apart(reader.history(sorted(gap)).attempts, stored)
         starts = {(a.job_id, a.submit_at) for a in history}
         read = {job_id for job_id, _ in starts}
-        attempts = [a for a in attempts if a.job_id not in read] + list(history)
+        attempts = [a for a in attempts if a.job_id not in read] + history
         resized.update({key: key not in starts for key in unread if key[0] in read})
     return renumber(attempts, stored)
 

@@ -151,6 +151,8 @@ def _verdicts(
     events_by_job: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
     by_id, own = {a.job_id: a for a in stalled}, _own_nodes(stalled)
     over_at = _over_at(service, stalled)
+    ages_s = service.store.heartbeat_ages_s(cluster=service.cluster) if named else {}
+    heard_at = {node: now - timedelta(seconds=age_s) for node, age_s in ages_s.items()}
     for event in service.store.events(
         job_ids=list(events_by_job), since=now - LOOK_BACK, kinds=(*snapshots.KINDS, snapshots.LAST_STEP)
     ):
@@ -166,7 +168,9 @@ def _verdicts(
         mine_now = rows.get(attempt.job_id, ())
         if gang is None or not _is_whole(gang, attempt, mine, mine_now, now):
             continue
-        if (attempt.job_id, attempt.submit_at) in named and not _has_settled(gang, mine_now, now):
+        if (attempt.job_id, attempt.submit_at) in named and not (
+            _has_settled(gang, mine_now, now) and _are_all_there(gang, attempt, heard_at)
+        ):
             continue
         ready.append((attempt, gang))
     bad = gang_board.faults_of(service.store, ready)
@@ -203,6 +207,14 @@ def _is_whole(
 def _has_settled(gang: snapshots.Gang, rows: Sequence[rank_rows.RankNow], now: datetime) -> bool:
     """Whether its ranks live on well after the last look at them."""
     return now - max(e.at for e in gang.evidence) >= SECOND_THOUGHTS and any(r.alive for r in rows)
+
+
+def _are_all_there(
+    gang: snapshots.Gang, attempt: records.JobAttempt, heard_at: Mapping[str, datetime]
+) -> bool:
+    """Whether the agents of all its nodes have been heard after the last look: when a node goes away, the ranks elsewhere die of that."""
+    last = max(e.at for e in gang.evidence)
+    return all(heard_at[node] > last for node in attempt.nodes if node in heard_at)
 
 
 def _verdict(

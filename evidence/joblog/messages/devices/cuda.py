@@ -217,7 +217,9 @@ _STREAM = re.compile(
     r"\b(?:[Ff]ailed|[Cc]ould not|[Uu]nable) to synchronize (?:on )?(?:the )?(?:GPU|CUDA|ROCm|HIP) (?:stream|context|device)\b"
 )
 """Messages of XLA and others about a failed stream; they give the reason elsewhere, or never."""
-_NAMES_CUDA = re.compile(r"device-side|cuda|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE)
+_NAMES_CUDA = re.compile(
+    r"device-side|cuda|launching kernel|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE
+)
 _HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"

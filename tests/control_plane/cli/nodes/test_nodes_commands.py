@@ -66,6 +66,33 @@ def drain(store: db_store.Store, at: datetime, why: str = "") -> records.Drain:
     return made
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": "queued"}, "xid 79 gpu3, by us; repair queued"),
+        ({"state": "queued", "held_by": "ada"}, "repair held by ada"),
+        ({"state": "ticket"}, "repair gave up, ticket: a person is needed"),
+        ({"state": "returned", "closed_at": NOW}, ""),
+    ],
+)
+def test_how_far_the_repair_of_a_node_is_stands_beside_its_drain(
+    store: db_store.Store, run: Run, changes: dict[str, Any], words: str
+) -> None:
+    """One that is over says nothing."""
+    beat(store, "n2", {})
+    row = drain(store, NOW)
+    store.open_incident(
+        records.RepairIncident(
+            incident_id=uuid.uuid4(), cluster="c", node="n2", drain_id=row.drain_id, reason=row.reason, cause="gpu",
+            opened_at=NOW, changed_at=NOW, **changes,
+        )
+    )  # fmt: skip
+    (shown,) = json.loads(run("nodes", "--json"))
+    assert shown["repair"] == words.removeprefix("xid 79 gpu3, by us; ")
+    assert words in run("nodes")
+    assert ("repair" in run("nodes")) is bool(words)
+
+
 def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) -> None:
     """The next one at the keyboard sees it, until something new begins."""
     beat(store, "n1", {})

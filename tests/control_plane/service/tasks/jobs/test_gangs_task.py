@@ -9,6 +9,7 @@ from datetime import timedelta
 import fakes
 import gang_rows
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.gangs import gang_board
@@ -204,6 +205,29 @@ def test_ranks_that_are_being_ended_do_not_change_what_was_found(
     gangs.run(service)
     (found,) = service.store.gang_verdicts(job_ids=[7])
     assert found.kind == ("inside_collective" if lives else "python_loop")
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_ranks_that_die_as_a_node_goes_away_do_not_change_what_was_found(
+    service: context.Context, gone: bool
+) -> None:
+    """n2 crashes under a gang that hangs at a rank of n3: its peers on n1 die of that, and rank 5 has not arrived as before."""
+    test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
+    service.clock.at += timedelta(seconds=1)
+    died = dataclasses.replace(
+        stall(20, 7, "n1"), kind="rank_dead", pid=100, at=service.clock.now(), detail={"rank": 0, "pid": 100, "steps": 7, "world_size": 6}
+    )  # fmt: skip
+    gang_rows.beat(service.store, 7, {n: gang_rows.row(n, steps=7) for n in range(1, 6)}, per_node=2)
+    fakes.deliver(service.store, "n1", died)
+    if gone:
+        with service.store.engine.begin() as connection:
+            long_ago = sa.text("update probing.agent_heartbeat set received_at = now() - interval '25 s' where node = 'n2'")  # fmt: skip
+            connection.execute(long_ago)
+    for _ in range(2):
+        service.clock.at += gangs.SECOND_THOUGHTS
+        gangs.run(service)
+    (found,) = service.store.gang_verdicts(job_ids=[7])
+    assert found.kind == ("python_loop" if gone else "rank_dead")
 
 
 def test_a_gang_whose_job_has_ended_is_over(service: context.Context) -> None:

@@ -99,3 +99,36 @@ def test_a_start_whose_predecessor_ends_late_in_accounting_is_an_attempt(service
         (BEGIN.replace(microsecond=0), 1, "NODE_FAIL"),
         (RESIZED.replace(microsecond=0), 2, "RUNNING"),
     ]
+
+
+@pytest.mark.parametrize("out_of_turn", [False, True])
+def test_a_start_in_the_row_of_a_requeued_one_is_another_attempt(service, out_of_turn: bool) -> None:
+    """Slurm 22.05 wrote the second start over the first, whose verdict was lost with it; each later poll shows that row."""
+    requeued, ended = RESIZED, RESIZED + timedelta(minutes=30)
+    only = row(BEGIN, State="REQUEUED", End=str(int(requeued.timestamp())))
+    here = Poller(service, only)
+    first = (BEGIN.replace(microsecond=0), 1, "REQUEUED", requeued.replace(microsecond=0))
+    assert [a[:4] for a in here.poll(requeued + timedelta(seconds=20))] == [first]
+    attribution.run(service)
+    again = requeued + timedelta(minutes=2)
+    for later, state, end in ((3, "RUNNING", None), (6, "RUNNING", None), (31, "FAILED", ended), (40, "FAILED", ended)):  # fmt: skip
+        shown = "Unknown" if end is None else str(int(end.timestamp()))
+        only.update(State=state, Start=str(int(again.timestamp())), End=shown)
+        found = here.poll(requeued + timedelta(minutes=later))
+        if out_of_turn:
+            accounting.of_jobs(service, [77])
+            found = here.poll(requeued + timedelta(minutes=later, seconds=1))
+        second = (requeued.replace(microsecond=0), 2, state, end and end.replace(microsecond=0))
+        assert [a[:4] for a in found] == [first, second]
+    attribution.run(service)
+    assert sorted(v.attempt for v in service.store.verdicts(job_ids=[77])) == [1, 2]
+
+
+def test_a_row_whose_start_was_not_requeued_stays_the_attempt_that_it_is(service) -> None:
+    """Slurm corrects times of a start; only one that was put back in the queue can begin again."""
+    only = row(BEGIN, State="RUNNING", End="Unknown")
+    here = Poller(service, only)
+    here.poll(BEGIN + timedelta(minutes=5))
+    only.update(Start=str(int((BEGIN + timedelta(minutes=1)).timestamp())))
+    found = here.poll(BEGIN + timedelta(minutes=8))
+    assert [a[:3] for a in found] == [(BEGIN.replace(microsecond=0), 1, "RUNNING")]
