@@ -301,14 +301,14 @@ def test_an_old_fault_drains_no_node_that_a_person_brought_back(
         slurm.out = [
             view.Outage(node="n2", start_at=ago(86400), end_at=ago(1200), reason="alice: pdu work")  # type: ignore[arg-type]
         ]
-    asked: list[object] = []
+    spans: list[object] = []
     outages = slurm.outages
-    slurm.outages = lambda *span: (asked.append(span), outages(*span))[1]  # type: ignore[method-assign,func-returns-value]
+    slurm.outages = lambda *span: (spans.append(span), outages(*span))[1]  # type: ignore[method-assign,func-returns-value]
     for _ in range(4):
         actions.run(service)
         service.clock.at += timedelta(seconds=6)  # type: ignore[attr-defined]
     assert slurm.acts == []
-    assert len(asked) <= 2, "accounting is asked in one pass a minute, before and under the turn"
+    assert len(spans) <= 2, "accounting is asked in one pass a minute, before and under the turn"
 
 
 def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, slurm: fakes.FakeSlurm) -> None:
