@@ -226,7 +226,9 @@ SELECT
     d.open IS TRUE OR o.node IS NOT NULL AS drained, coalesce(d.reason, o.reason) AS drain_reason,
     coalesce(d.at, o.since_at) AS drained_at,
     l.score AS lemon_score, l.verdict AS lemon_verdict,
-    CASE WHEN d.open THEN 'us'
+    CASE WHEN d.open AND d.owner = 'probing' THEN 'us'
+         -- A person, with our command.
+         WHEN d.open THEN 'another'
          -- How the reasons begin that slurmctld writes for what went wrong there: slurm_plugins/acts/node_events.py.
          WHEN o.reason ~ '^(Not responding|Node unexpectedly rebooted|reboot timed out|Prolog error|Prolog/Epilog failure|'
                           'Epilog error|Kill task failed|Duplicate jobid|batch job complete failure|ResumeTimeout reached|'
@@ -241,7 +243,7 @@ LEFT JOIN LATERAL (
     WHERE k.cluster = h.cluster AND k.node = h.node AND k.outcome IN ('fail', 'error')
 ) AS c ON true
 LEFT JOIN LATERAL (
-    SELECT true AS open, x.reason, x.at FROM probing.drain x
+    SELECT true AS open, x.reason, x.at, x.owner FROM probing.drain x
     -- A permission to refuse jobs drains nothing.
     WHERE x.node = h.node AND x.cluster = h.cluster AND x.action = 'drain' AND x.state = 'done' AND x.ended_at IS NULL
     ORDER BY x.at DESC LIMIT 1
@@ -263,7 +265,7 @@ COMMENT ON COLUMN ops.node_now.drained IS 'true while it is drained (or down in 
 COMMENT ON COLUMN ops.node_now.drain_reason IS 'the reason of that drain';
 COMMENT ON COLUMN ops.node_now.drained_at IS 'when it was drained, UTC';
 COMMENT ON COLUMN ops.node_now.lemon_score IS 'probability of being a lemon on the latest scored day, 0..1';
-COMMENT ON COLUMN ops.node_now.drained_by IS 'us; slurm = slurmctld itself, which may also have set it down; another = a person or program; null while it is not drained';
+COMMENT ON COLUMN ops.node_now.drained_by IS 'us; slurm = slurmctld itself, which may also have set it down; another = a person, also by probing-ctl, or a program; null while it is not drained';
 COMMENT ON COLUMN ops.node_now.lemon_verdict IS 'lemon, suspect, recovered or ok';
 
 -- Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.

@@ -292,8 +292,7 @@ def _view(
     evidence = phrase.in_order(e for e in found.evidence if e.event_id in wanted)
     others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
     until = later[0].start_at if later else None
-    nodes_with_events = {e.node for e in (*evidence, *others)}
-    nodes_with_events |= _accused(attempt, verdict)
+    nodes_with_events = {e.node for e in (*evidence, *others)} | _accused(attempt, verdict)
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
     own = (_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))

@@ -24,7 +24,8 @@ def why_not(event: records.HealthEvent, fleet_view: view.View, policy: settings.
     if event.source not in vocabulary.ACTING_SOURCES:
         return f"source {event.source} never acts"
     age_s = (fleet_view.now - (event.last_at or event.at)).total_seconds()
-    if not -policy.fresh_s <= age_s <= policy.fresh_s + fleet_view.outage_s:
+    overdue = event.event_id in fleet_view.overdue
+    if not overdue and not -policy.fresh_s <= age_s <= policy.fresh_s + fleet_view.outage_s:
         return f"not fresh: {age_s:.0f} s old"
     beat = fleet_view.heartbeats.get(event.node)
     if beat is None or not is_current(beat, fleet_view.silent_s.get(event.node)):
@@ -54,7 +55,7 @@ def fault_of(beat: records.AgentHeartbeat, event: records.HealthEvent) -> Mappin
             return dict(fault)
         # The agent remembers few ids of a fault that repeats; part and code name it as well. An event from before this
         # fault began is of an earlier one that ended.
-        again = event.at + _READ_LATE >= _began(fault)
+        again = event.at + _READ_LATE >= began(fault)
         if again and name == key and fault.get("code") in (None, event.code):
             return dict(fault)
     return None
@@ -94,16 +95,31 @@ def _lived_with(event: records.HealthEvent, fault: Mapping[str, Any], fleet_view
     # The kernel's word on a hard fault stands until a reboot: said once more, it has struck again.
     strikes = event.severity is records.Severity.HIGH and str(event.event_id) in in_fault
     return any(
-        (d.action, d.state) == ("drain", "resumed")
+        (_names_nothing(d) or bool({str(i) for i in d.event_ids} & {str(event.event_id), *in_fault}))
         and d.ended_at is not None
-        and bool({str(i) for i in d.event_ids} & {str(event.event_id), *in_fault})
-        and _began(fault) <= d.ended_at
+        and lifted_over(d, fault)
         and not (strikes and event.event_id not in d.event_ids and event.at > d.ended_at - _NOTICED)
         for d in fleet_view.drains_of(event.node)
     )
 
 
-def _began(fault: Mapping[str, Any]) -> datetime:
+def is_accepted(node: str, fault: Mapping[str, Any], fleet_view: view.View) -> bool:
+    """Whether a person's own drain of the node was lifted although the fault stood."""
+    return any(_names_nothing(d) and lifted_over(d, fault) for d in fleet_view.drains_of(node))
+
+
+def lifted_over(drain: records.Drain, fault: Mapping[str, Any]) -> bool:
+    """Whether a drain was lifted after the fault began, which still stands."""
+    over = (drain.action, drain.state) == ("drain", "resumed")
+    return over and drain.ended_at is not None and began(fault) <= drain.ended_at
+
+
+def _names_nothing(drain: records.Drain) -> bool:
+    """Whether a person drained it with words instead of evidence: who lifts such a drain accepts whatever stood then."""
+    return drain.owner != "probing" and not drain.event_ids
+
+
+def began(fault: Mapping[str, Any]) -> datetime:
     """The fault's `since`; long ago when its agent does not say."""
     try:
         return datetime.fromisoformat(str(fault.get("since")))

@@ -155,6 +155,7 @@ def _refusals(
             if confirm.is_current(beat, fleet_view.silent_s.get(name))
             else {}
         )
+        faults = {k: f for k, f in faults.items() if not confirm.is_accepted(name, f, fleet_view)}
         node = fleet_view.nodes.get(name)
         if (
             not faults
@@ -191,16 +192,26 @@ def _adoptions(fleet_view: view.View) -> Iterator[Decision]:
             continue
         if node.reason_at is not None and abs(node.reason_at - refusal.at) > _PROLOG_LAG:
             continue
-        kind, _, device = str(refusal.detail.get("fault", "")).partition(":")
+        name = str(refusal.detail.get("fault", ""))
+        kind, _, device = name.partition(":")
         fault_id = _uuid(refusal.detail.get("event_id"))
         yield Decision(
             node=refusal.node,
             action="drain",
-            reason=_reason(kind, None, device, 0),
+            reason=_reason(kind, _code_of(name, refusal, fleet_view), device, 0),
             severity=records.Severity.HIGH,
             event_ids=(*((fault_id,) if fault_id else ()), refusal.event_id),
             adopt=True,
         )
+
+
+def _code_of(name: str, refusal: records.HealthEvent, fleet_view: view.View) -> str | None:
+    """The code of the fault for which a job was refused, as its agent still has it or as it was reported."""
+    beat, fault_id = fleet_view.heartbeats.get(refusal.node), refusal.detail.get("event_id")
+    fault = beat.faults.get(name) if beat is not None else None
+    if isinstance(fault, Mapping) and fault.get("code"):
+        return str(fault["code"])
+    return next((e.code for e in fleet_view.events if str(e.event_id) == fault_id), None)
 
 
 def _uuid(text: object) -> uuid.UUID | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,6 +22,7 @@ BEGUN = "begun; its outcome was not recorded"
 OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
 _NO_DECISION = frozenset({UNDER_TEST, DECIDED_ANEW})
+_MAINTENANCE = frozenset({"MAINT", "MAINTENANCE"})
 _OUT_ALREADY = re.compile(r"\bby another\b|^\S+ is [A-Z_+]+ \(")
 """`DRAIN by another (fan, bob)` of the policy, `n1 is DRAIN (fan, bob)` of the act itself."""
 
@@ -53,6 +55,12 @@ class Node:
     def gone(self) -> str:
         """`DOWN+NOT_RESPONDING`: in which states it is out without being drained; empty for none."""
         return node_events.gone(self.states)
+
+    @property
+    def in_maintenance(self) -> bool:
+        """True while nothing but a reservation for maintenance keeps it out of service."""
+        taken = self.states & vocabulary.UNTOUCHABLE_STATES
+        return bool(taken) and taken <= _MAINTENANCE
 
     @property
     def prolog_failed(self) -> bool:
@@ -94,6 +102,22 @@ def left_in_service(drain: records.Drain) -> bool:
     if drain.state == "skipped":
         return drain.why_state not in _NO_DECISION and not _OUT_ALREADY.search(drain.why_state)
     return drain.state in {"denied", "failed"} and not drain.why_state.startswith(commands.AWAY)
+
+
+def in_maintenance_then(drain: records.Drain) -> bool:
+    """Whether a drain was left undone for nothing but a reservation for maintenance: whoever ends that has judged no fault."""
+    states, by_another, _ = drain.why_state.partition(" by another (")
+    return drain.state == "skipped" and bool(by_another) and set(states.split("+")) <= _MAINTENANCE
+
+
+def was_out(drain: records.Drain) -> bool:
+    """Whether a drain was left undone since the node was out of service already, by another."""
+    return drain.state == "skipped" and " by another (" in drain.why_state
+
+
+def left_open(drain: records.Drain) -> bool:
+    """Whether a drain was left undone for what passes, so that its fault is decided about once more."""
+    return in_maintenance_then(drain) or drain.why_state == DECIDED_ANEW
 
 
 def unanswered(
@@ -156,6 +180,10 @@ class View:
 
     now: datetime = records.doc("the instant of the decision")
     events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
+    overdue: frozenset[uuid.UUID] = records.doc(
+        "of the events those that act although they are old, since nobody could decide about them before",
+        default=frozenset(),
+    )
     refusals: tuple[records.HealthEvent, ...] = records.doc(
         "recent events in which an agent refused a job at its Prolog", default=()
     )

@@ -8,6 +8,11 @@ from probing_cluster.control_plane.policy import confirm, view
 from probing_cluster.control_plane.repair import way_back, workflow
 from probing_cluster.core import errors, records, vocabulary
 
+_NO_STEP = "and no repair step is left that could end it"
+_ELSEWHERE = "which is mended elsewhere: it is tested once that is over"
+_BY_AGENT = "by_agent"
+"""In a repair's detail: its ticket was written for what its agent confirms, without a test."""
+
 
 def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Drained and waiting: for its jobs, its agent, its quiet time, or a person."""
@@ -15,8 +20,14 @@ def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
     if incident.held_by or view.drain_over(node):
         return work.leave_to_person(incident, node)
     why = _not_yet(work, incident, node)
+    if why.endswith(_NO_STEP) and (failing := _stands(work, incident)):
+        detail = {**incident.detail, "failing": failing, _BY_AGENT: True}
+        return work.save(incident, state="ticketing", why=why, detail=detail)
     if why:
         return work.wait(incident, why)
+    if incident.detail.get(_BY_AGENT):
+        left_out = {_BY_AGENT, "failing"}
+        incident = work.save(incident, detail={k: v for k, v in incident.detail.items() if k not in left_out})
     return work.save(
         incident,
         state="reserving",
@@ -26,14 +37,25 @@ def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
     )
 
 
+def is_by_agent(incident: records.RepairIncident) -> bool:
+    """Whether its ticket was written for what its agent confirms, without a test: it is over once the agent does not."""
+    return bool(incident.detail.get(_BY_AGENT))
+
+
+def _stands(work: workflow.Pass, incident: records.RepairIncident) -> list[str]:
+    """What its agent has confirmed for as long as it would have to be quiet; empty before that."""
+    waited_s = (work.context.clock.now() - incident.changed_at).total_seconds()
+    return work.faults_of_agent(incident.node) if waited_s >= work.context.config.repair.quiet_s else []
+
+
 def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.Node | None) -> str:
     """Why its tests cannot begin now."""
     if node is None or not node.ours:
-        return "Slurm put a reason of its own on our drain"
+        return way_back.overwritten(node)
     if work.switched_off == "observe-only":
         return f"observe-only: it would be reserved, tested, {_plan(work, incident)}"
     if work.switched_off:
-        return f"{work.switched_off}: it is not tested"
+        return f"{work.switched_off}{way_back.NOT_TESTED}"
     if node.states & workflow.BUSY:
         return "its jobs are finishing"
     taken = node.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES)
@@ -51,9 +73,11 @@ def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.N
     if green is None:
         left = work.steps_of(incident)[incident.steps_done :]
         shown = ", ".join(sorted(beat.faults)) or "a fault"
-        return (
-            "" if left else f"its agent still confirms {shown}, and no repair step is left that could end it"
-        )
+        if left:
+            return ""
+        # Links and mounts are mended elsewhere: such a node needs nobody here, and is well once they are.
+        elsewhere = not work.every_step_of(incident)
+        return f"its agent still confirms {shown}, {_ELSEWHERE if elsewhere else _NO_STEP}"
     quiet_s = (work.context.clock.now() - green.since).total_seconds()
     if quiet_s < config.repair.quiet_s:
         return f"no fault for {quiet_s:.0f} of {config.repair.quiet_s:g} s"

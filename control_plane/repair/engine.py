@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from probing_cluster.control_plane.repair import admission, testing, treatment, workflow
+from probing_cluster.control_plane.repair import admission, testing, treatment, way_back, workflow
 from probing_cluster.core import errors, hostlist, records, sanitize, vocabulary
 from probing_cluster.slurm_plugins.acts import reservations
 
@@ -61,6 +61,8 @@ def advice(incident: records.RepairIncident, mend: str = "") -> str:
         why = sanitize.clean(incident.why or "no step is left", 160)
         mended = mend or "Mend the hardware as its ticket says."
         return f"{mended} Then probing-ctl repair release {node} tests it. Repair gave up: {why}"
+    if way_back.waits_for_person(incident.why):
+        return f"Under repair, {incident.state}: {incident.why}."
     why = f": {incident.why}" if incident.why else ""
     return f"Under repair, {incident.state}{why}. It returns by itself when every test passes."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.repair import way_back, workflow
+from probing_cluster.control_plane.repair import admission, way_back, workflow
 from probing_cluster.core import records, vocabulary
 
 _MOST_ISSUES = 2
@@ -100,18 +100,18 @@ def ticketing(work: workflow.Pass, incident: records.RepairIncident) -> records.
 
 
 def ticket(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
-    """Out until a person has been there; a boot since then and a clean agent are reason enough to test again."""
+    """Out until a person has been there; a boot since then and a clean agent are reason enough to test again, and a clean agent where no test has failed."""
     node = work.node(incident.node)
     if incident.held_by or view.drain_over(node):
         return work.leave_to_person(incident, node)
     booted = node is not None and node.boot_at is not None and node.boot_at > incident.changed_at
-    if booted and incident.node in work.context.green:
+    if (booted or admission.is_by_agent(incident)) and incident.node in work.context.green:
         return work.save(
             incident,
             state="queued",
             steps_done=0,
             n_rounds=0,
-            why="it was rebooted: tested again",
+            why="it was rebooted: tested again" if booted else "its agent sees no fault any more: tested",
             detail={**incident.detail, "look_again": True},
         )
     return incident

@@ -8,6 +8,10 @@ from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records, vocabulary
 from probing_cluster.slurm_plugins.acts import node_events, unasked_boot
 
+OVERWRITTEN = "Slurm put a reason of its own on our drain"
+"""How the words begin about a drain that only a person may lift, or give back to us."""
+NOT_TESTED = ": it is not tested"
+"""How the words end about a repair that a setting stops."""
 AWAY = unasked_boot.AWAY
 """States of a node that is not there, or is about to go."""
 RESUMED_BY = "resumed by "
@@ -32,6 +36,26 @@ def held_down(node: view.Node) -> str:
     return f"{shown}: boot it, then it is tested" if "DOWN" in node.states else shown
 
 
+def overwritten(node: view.Node | None) -> str:
+    """Why a drain of ours is ours no longer, and what a person may do: lift it, or give it back to its tests."""
+    if node is None:
+        return "Slurm does not list it"
+    return f"{OVERWRITTEN} ({node.reason or 'none given'}): {given_back(node.name)}"
+
+
+def given_back(name: str) -> str:
+    """What a person may do about a node of ours over whose drain Slurm wrote a reason of its own."""
+    return (
+        f'scontrol update NodeName={name} State=DRAIN Reason="{vocabulary.OWN_PREFIX}mended" gives it to its tests,'
+        " State=RESUME returns it untested"
+    )
+
+
+def waits_for_person(why: str) -> bool:
+    """Whether a repair that waits with these words goes on only once a person has acted."""
+    return why.startswith(OVERWRITTEN) or why.endswith(NOT_TESTED)
+
+
 def not_ours(node: view.Node | None) -> str:
     """Why a node is out that we did not drain, and who brings it back how; empty for one in service."""
     if node is None:
@@ -43,6 +67,8 @@ def not_ours(node: view.Node | None) -> str:
         return f"its drain is another's ({node.reason}): ask them; {lifted} lifts it"
     if node.states & vocabulary.DRAINED_STATES:
         return f"Slurm drained it by itself ({node.reason or 'no reason given'}): {lifted} lifts it"
+    if "DOWN" in node.states and node_events.is_a_persons(node.reason):
+        return f"another set it DOWN ({node.reason}): ask them; {lifted} brings it back"
     if node.states & {"DOWN", "NOT_RESPONDING"}:
         return f"Slurm has it {node.gone}: {node_events.back_from_down(node.name)}"
     return f"Slurm shows it {'+'.join(sorted(node.states))}" if node.gone else ""

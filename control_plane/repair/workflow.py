@@ -237,6 +237,10 @@ class Pass:
         table = steps.load(self.context.config.repair)
         return steps.possible(steps.named(incident.cause, table), self.context.config.repair)
 
+    def every_step_of(self, incident: records.RepairIncident) -> tuple[str, ...]:
+        """Every step that the table has for its cause, also those that this site has not switched on."""
+        return steps.named(incident.cause, steps.load(self.context.config.repair)).steps
+
     def idle_references(self, incident: records.RepairIncident) -> tuple[str, ...]:
         """Idle nodes, well by their agents, of the node's partition and within the budget."""
         here = self.nodes.get(incident.node)

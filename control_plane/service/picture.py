@@ -10,14 +10,14 @@ from typing import Any
 from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import confirm, shared_part, victims, view
-from probing_cluster.core import records, settings
+from probing_cluster.control_plane.policy import confirm, overdue, shared_part, victims, view
+from probing_cluster.core import errors, records, settings
 
 REFUSED = "prolog_refused"
 """The code of the event by which an agent says that it refused a job."""
 _SURE = 1e-3
 """A place is the suspect instead of its nodes when chance would name any place at most this often."""
-_MEMORY = timedelta(days=7)
+_MEMORY = overdue.LONGEST
 """How far back our own decisions are looked at, beyond the budget's window; drains that stand are, however old."""
 _RETRY_AFTER = timedelta(minutes=1)
 """While an outage lasts, Slurm is asked about the faults of that time as often as this."""
@@ -95,6 +95,7 @@ def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings, *, aga
         for beat in fleet_view.heartbeats.values()
         if confirm.is_current(beat, fleet_view.silent_s.get(beat.node))
         for fault in confirm.high_faults(beat, policy).values()
+        if not confirm.is_accepted(beat.node, fault, fleet_view)
     )
 
 
@@ -115,6 +116,22 @@ def _is_answered(fault: Mapping[str, Any], drains: Iterable[records.Drain]) -> b
     states = {"done", "simulated", "resumed", "skipped"}
     own = (d for d in drains if d.action == "drain" and d.state in states)
     return any(str(i) == fault.get("event_id") for d in own for i in d.event_ids)
+
+
+def with_overdue(fleet_view: view.View, service: context.Context) -> view.View:
+    """The same picture with the events of faults about which nobody could decide in time; none where accounting does not answer."""
+    found = overdue.find(fleet_view, service.config.policy)
+    if not found:
+        return fleet_view
+    first = min(began for _, began in found.values())
+    try:
+        outages = tuple(service.slurm.outages(first - overdue.LONGEST, fleet_view.now))
+    except errors.SlurmUnavailable:
+        return fleet_view
+    wanted = {i for i, (node, began) in found.items() if not overdue.brought_back(node, began, outages)}
+    known = {e.event_id for e in fleet_view.events}
+    events = tuple(e for e in service.store.events_by_id(wanted - known) if e.cluster == service.cluster)
+    return dataclasses.replace(fleet_view, events=(*fleet_view.events, *events), overdue=frozenset(wanted))
 
 
 def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:

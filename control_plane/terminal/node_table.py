@@ -103,10 +103,18 @@ def drained(
     if node is not None and node.states & vocabulary.DRAINED_STATES:
         return _by_whom(node, drain)
     if node is not None and (gone := node.gone):
-        return f"no: {gone}, {_not_by_us(node)}" if node.reason else ""
+        return _why_gone(node, gone, faults)
     if drain is not None and drain.state == "done":
         return f"{_reason(drain)}, by {_owner(drain)}{'' if node is None else '; Slurm shows it lifted'}"
-    return _why_not(faults, latest)
+    return _why_not(faults, latest, in_service=node is not None)
+
+
+def _why_gone(node: view.Node, gone: str, faults: Sequence[fault_names.NamedFault]) -> str:
+    """Why a node that is out without being drained is not drained; empty where neither Slurm nor its agent says a word."""
+    if not node.reason and not any(fault.severity != "info" for fault in faults):
+        return ""
+    then = "; drained once that is over, if the fault stands" if faults and node.in_maintenance else ""
+    return f"no: {gone}, {_not_by_us(node)}{then}"
 
 
 def _by_whom(node: view.Node, drain: records.Drain | None) -> str:
@@ -123,7 +131,10 @@ def _not_by_us(node: view.Node) -> str:
     return f"not by us: {node.reason or 'no reason given'}"
 
 
-def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | None) -> str:
+def _why_not(
+    faults: Sequence[fault_names.NamedFault], latest: records.Drain | None, *, in_service: bool
+) -> str:
+    """`in_service`: Slurm says so now; what a decision says of states is then of an earlier time."""
     serious = [fault for fault in faults if fault.severity != "info"]
     if not serious:
         return ""
@@ -133,6 +144,10 @@ def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | N
     if latest.state == "simulated":
         return "no: observe-only, it would have been"
     why = latest.why_state or latest.state
+    if in_service and view.in_maintenance_then(latest):
+        return "no: it was in maintenance; decided anew within a minute"
+    if in_service and view.was_out(latest):
+        return f"no: brought back by another; it was {why}"
     return f"no: {'denied: ' if latest.state == 'denied' else ''}{why}"
 
 

@@ -13,7 +13,9 @@ class PolicySettings:
     """[policy]: what may be done to nodes."""
 
     observe_only: bool = doc("true: decide and record, touch nothing (the installed default)", default=True)
-    fresh_s: float = doc("an event older than this causes no action, seconds", default=300.0)
+    fresh_s: float = doc(
+        "an event older than this causes no action, seconds; docs/policy.md has the exceptions", default=300.0
+    )
     hold_s: float = doc(
         "how long a fault of `hold_kinds` must stand before it acts; longer than `agent.poll_s`, seconds",
         default=15.0,

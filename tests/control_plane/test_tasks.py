@@ -228,15 +228,87 @@ def test_with_the_database_away_nothing_is_done(
 
 
 def test_a_standing_fault_gives_the_node_a_permission_to_refuse(service: context.Context) -> None:
-    """An old event, still confirmed: the Prolog may refuse, for a short while, and it counts as a decision."""
+    """An old event whose drain Slurm refused, still confirmed: the Prolog may refuse, for a short while, and it counts as a decision."""
     old = xid(at=ago(4000), observed_at=ago(4000))
     fakes.deliver(service.store, "n2", old)
+    service.store.save_drain(a_drain(at=ago(3990), state="failed", event_ids=(old.event_id,)))
     assert actions.run(service) == "refuse n2 done"
     from probing_cluster.db import delivery
 
     ack = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[])
     (request,) = ack.requests
     assert (request.verb, request.detail["event_ids"]) == ("refusal_permission", [str(old.event_id)])
+
+
+def a_drain(**changes: Any) -> records.Drain:
+    values: dict[str, Any] = {
+        "drain_id": uuid.uuid4(), "cluster": "c", "node": "n2", "at": ago(60), "action": "drain", "state": "done",
+        "reason": "probing: xid 79 gpu3", "owner": "probing",
+    }  # fmt: skip
+    return records.Drain(**(values | changes))
+
+
+def test_a_fault_that_nobody_could_decide_about_in_time_drains_when_somebody_can(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """The service was away for an hour while the agent reported; of a fault of last week nobody knows what was decided."""
+    fakes.deliver(service.store, "n2", xid(at=ago(3600), observed_at=ago(3600)))
+    fakes.deliver(service.store, "n3", xid(2, "n3", at=ago(8 * 86400), observed_at=ago(8 * 86400)))
+    assert actions.run(service) == "drain n2 done, refuse n3 done"
+    assert slurm.acts == [("drain", "n2", "probing: xid 79 gpu3")]
+    assert actions.run(service) == ""
+
+
+def test_a_fault_of_a_maintenance_drains_once_that_is_over(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """While it lasts the node is left alone; Slurm is asked again each minute, however old the event is by then."""
+    slurm.state["n2"] = dataclasses.replace(slurm.state["n2"], states=frozenset({"IDLE", "MAINTENANCE"}))
+    fakes.deliver(service.store, "n2", xid())
+    assert actions.run(service) == "drain n2 skipped"
+    clock = service.clock
+    assert isinstance(clock, SetClock)
+    for minutes in (10, 20):
+        clock.at = NOW + timedelta(minutes=minutes)
+        fakes.deliver(service.store, "n2", xid(), at=clock.at)
+        assert actions.run(service) == ""
+    slurm.state["n2"] = dataclasses.replace(slurm.state["n2"], states=frozenset({"IDLE"}))
+    clock.at = NOW + timedelta(minutes=22)
+    fakes.deliver(service.store, "n2", xid(), at=clock.at)
+    assert actions.run(service) == "drain n2 done"
+
+
+@pytest.mark.parametrize(
+    "kept", ["scontrol", "a moment ago", "resumed", "another fault's", "denied", "simulated"]
+)
+def test_an_old_fault_drains_no_node_that_a_person_brought_back(
+    service: context.Context, slurm: fakes.FakeSlurm, kept: str
+) -> None:
+    """By Slurm's own word or by our row, whatever the drain was for; nor one about which was decided."""
+    old = xid(at=ago(3600), observed_at=ago(3600))
+    fakes.deliver(service.store, "n2", old)
+    over = {"at": ago(3000), "state": "resumed", "ended_at": ago(1200)}
+    drains = {
+        "a moment ago": a_drain(at=ago(3000), event_ids=(uuid.UUID(int=77),)),
+        "resumed": a_drain(owner="eve", **over),
+        "another fault's": a_drain(event_ids=(uuid.UUID(int=77),), **over),
+        "denied": a_drain(at=ago(3590), state="denied", event_ids=(old.event_id,)),
+        "simulated": a_drain(at=ago(3590), state="simulated", event_ids=(old.event_id,)),
+    }
+    if kept in drains:
+        service.store.save_drain(drains[kept])
+    else:
+        slurm.out = [
+            view.Outage(node="n2", start_at=ago(86400), end_at=ago(1200), reason="alice: pdu work")  # type: ignore[arg-type]
+        ]
+    spans: list[object] = []
+    outages = slurm.outages
+    slurm.outages = lambda *span: (spans.append(span), outages(*span))[1]  # type: ignore[method-assign,func-returns-value]
+    for _ in range(4):
+        actions.run(service)
+        service.clock.at += timedelta(seconds=6)  # type: ignore[attr-defined]
+    assert slurm.acts == []
+    assert len(spans) <= 2, "accounting is asked in one pass a minute, before and under the turn"
 
 
 def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, slurm: fakes.FakeSlurm) -> None:
@@ -251,6 +323,24 @@ def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, slu
     assert actions.run(service) == "drain n2 done"
     assert slurm.acts == [("adopt", "n2", "probing: xid gpu3")]
     assert actions.run(service) == ""
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_the_drain_for_a_refusal_names_the_code_of_its_fault(
+    service: context.Context, slurm: fakes.FakeSlurm, *, stands: bool
+) -> None:
+    """As any other drain for it, whether the agent still has the fault or only reported it."""
+    slurm.state["n2"] = dataclasses.replace(
+        slurm.state["n2"], states=frozenset({"IDLE", "DRAIN"}), reason="Prolog error", reason_at=NOW
+    )
+    lost = xid()
+    refusal = xid(
+        9, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=7,
+        detail={"fault": "xid:gpu3", "event_id": str(lost.event_id)},
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", lost, refusal, faults=stands)
+    actions.run(service)
+    assert slurm.acts == [("adopt", "n2", "probing: xid 79 gpu3")]
 
 
 def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(

@@ -141,6 +141,10 @@ def test_a_drain_that_only_slurm_knows_is_one(story: store_module.Store) -> None
 
     assert now("n4") == ["drained", True, "fan swap, ask Bob", "another"]
     assert now("n2") == ["faulty", True, "probing: xid 79 gpu3", "us"]
+    (row,) = story.drains(node="n2", open_only=True)
+    by_command = dataclasses.replace(row, owner="root", reason="probing: a look (root)")
+    story.save_drain(by_command)
+    assert now("n2")[2:] == ["probing: a look (root)", "another"], "root drained it with our command"
     for words in (*node_events.SLURMS_OWN, "bob: Kill task failed"):
         story.save_slurm_drains("c", [by_hand._replace(states="DOWN", reason=f"{words}5")], [])
         assert now("n4")[3] == ("slurm" if node_events.is_mishap(words) else "another")

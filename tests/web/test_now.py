@@ -143,7 +143,11 @@ def test_slurms_state_of_a_silent_node_is_said_with_its_way_back() -> None:
     found = now.node_of(_node(), {}, None, None, DOWN)
     assert "Slurm has it DOWN+NOT_RESPONDING (Not responding)" in found.causes
     assert found.next_step == (
-        "Slurm has it DOWN: find out why it is down; once it answers: scontrol update NodeName=n4 State=RESUME."
+        "Slurm has it DOWN+NOT_RESPONDING: find out why it is down; once it answers: scontrol update NodeName=n4 State=RESUME."
+    )
+    by_alice = view.Node(name="n4", states=frozenset({"DOWN"}), reason="alice: pdu work")
+    assert now.node_of(_node(), {}, None, None, by_alice).next_step == (
+        "Another set it DOWN (alice: pdu work): ask them; scontrol update NodeName=n4 State=RESUME brings it back."
     )
     assert "start its agent" in now.node_of(_node(), {}, None, None, None).next_step
 

@@ -77,9 +77,9 @@ def done(ask: operation.Ask) -> documents.Done:
 
 def _repair(ask: operation.Ask, word: str) -> documents.Done:
     node, service = ask.path["node"], ask.site.service
-    repair_commands.require_under_repair(service.cluster, service.store, [node])
+    under = repair_commands.require_under_repair(service.cluster, service.store, [node])
     node_acts.add_notes(service.config, service.store, [node], word, ask.body.note, ask.viewer.user)
-    return documents.Done(subject=node, outcome=repair_commands.recorded(word, node))
+    return documents.Done(subject=node, outcome=repair_commands.recorded(word, under[node]))
 
 
 def diagnose(ask: operation.Ask) -> documents.Done:

@@ -316,7 +316,8 @@ def _step(name: str, part: fault_names.NamedFault, faults: Mapping[str, Any]) ->
 def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any], slurm: view.Node | None) -> str:
     name = row["node"]
     if row["state"] == "silent" and slurm is not None and "DOWN" in slurm.states:
-        return f"Slurm has it DOWN: {node_events.back_from_down(name)}."
+        out = way_back.not_ours(slurm) or f"Slurm has it DOWN: {node_events.back_from_down(name)}"
+        return f"{out[0].upper()}{out[1:]}."
     if mending := _mending(name, faults):
         return mending
     if row["state"] == "silent":

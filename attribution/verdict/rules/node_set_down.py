@@ -47,9 +47,13 @@ def order_that_ended(view: evidence_view.EvidenceView) -> records.HealthEvent | 
     """The event of the order that ended the attempt; None without one, or if the node had fallen silent before it."""
     if view.state not in _STATES:
         return None
-    silent_since = {
-        s.event.node: s.event.at for s in reversed(view.of("node_lost")) if s.event.kind in _SILENCES
-    }
+    # Of a silence before the start the node came back: Slurm started the job there.
+    silences = [
+        s
+        for s in view.of("node_lost")
+        if s.event.kind in _SILENCES and s.when is not evidence_view.EventPhase.BEFORE_START
+    ]
+    silent_since = {s.event.node: s.event.at for s in reversed(silences)}
     for sighting in view.of(CAUSE):
         event = sighting.event
         if event.source == "slurm":

@@ -102,11 +102,18 @@ def resume_one(
         if drain.action == "drain"
     ]
     outcome = slurm.resume(name)
-    if outcome.state != "done" and (node := slurm.node(name)) and way_back.is_back_from_boot(node):
-        raise NotDone(
-            f"{outcome.why}, since it booted: probing-ctl repair release {name} has it tested first;"
-            f" scontrol update NodeName={name} State=RESUME returns it untested"
-        )
+    if outcome.state == "skipped" and (node := slurm.node(name)):
+        if way_back.is_back_from_boot(node):
+            tested = (
+                f"probing-ctl repair release {name} has it tested first; "
+                if _is_tested(config, store, name)
+                else ""
+            )
+            raise NotDone(
+                f"Slurm holds it DOWN since it booted: {tested}scontrol update NodeName={name} State=RESUME returns it untested"
+            )
+        if way_back.not_ours(node):
+            raise NotDone(way_back.not_ours(node))
     _require_done(outcome)
     why = f"{way_back.RESUMED_BY}{store.speaker(person)}"
     for drain in open_drains:
@@ -128,7 +135,7 @@ def heal_one(
     A node that Slurm holds down since it booted is given to its repair, which tests it. Of a drain that is not ours the
     answer says who lifts it.
     """
-    from probing_cluster.control_plane.repair import way_back, workflow
+    from probing_cluster.control_plane.repair import way_back
 
     if why:
         raise NotDone(why)
@@ -136,13 +143,18 @@ def heal_one(
     node = slurm.node(name)
     if node is None or not node.ours:
         return f"noted as repaired; {way_back.not_ours(node) or 'it is not drained'}"
-    tested = store.incidents(
-        cluster=config.cluster.name, node=name, open_only=True
-    ) and not workflow.switched_off(config)
-    if tested and way_back.is_back_from_boot(node):
+    if _is_tested(config, store, name) and way_back.is_back_from_boot(node):
         add_notes(config, store, [name], "release", note, person)
         return f"noted as repaired; it booted, and its repair tests it before it returns (probing-ctl repair show {name})"
     return f"noted as repaired and {resume_one(config, store, slurm, name, person)}"
+
+
+def _is_tested(config: settings.Settings, store: db_store.Store, name: str) -> bool:
+    """Whether the node is under a repair that may test it."""
+    from probing_cluster.control_plane.repair import workflow
+
+    under = store.incidents(cluster=config.cluster.name, node=name, open_only=True)
+    return bool(under) and not workflow.switched_off(config)
 
 
 def add_notes(

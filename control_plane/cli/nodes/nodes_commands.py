@@ -16,7 +16,7 @@ from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.cli.nodes import node_acts
 from probing_cluster.control_plane.policy import last_poll, view
 from probing_cluster.control_plane.terminal import node_table, table
-from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 from probing_cluster.core.catalogue import fault_names
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _node_row(
         "named": named,
         "drain": node_table.drained(node, named, drain, latest),
         "drained_for": "; ".join(text for text in (drain.reason, drain.why_state) if text) if drain else "",
-        "acknowledged": _acknowledged(ack, drain, named),
+        "acknowledged": _acknowledged(ack, drain, named, node),
     }
 
 
@@ -252,14 +252,22 @@ def _acknowledged(
     ack: records.OperatorNote | None,
     drain: records.Drain | None,
     faults: Sequence[fault_names.NamedFault],
+    node: view.Node | None,
 ) -> str:
-    """The person who acknowledged the node's present fault; empty when the fault began after that, or when there is none."""
-    if ack is None or not (drain or faults):
+    """The person who acknowledged the node's present fault; empty when the fault, or another's drain, began after that, or when there is none."""
+    if ack is None or not (drain or faults or is_out(node)):
         return ""
     began = drain.at if drain else min((f.since for f in faults if f.since), default=None)
+    if node is not None and began is None:
+        began = node.reason_at
     if began is not None and ack.at < began:
         return ""
     return f"{ack.author}, {ack.at:%m-%d %H:%M}Z{f': {ack.note}' if ack.note else ''}"
+
+
+def is_out(node: view.Node | None) -> bool:
+    """Whether Slurm has the node out of service, whoever took it out."""
+    return node is not None and bool(node.gone or node.states & vocabulary.DRAINED_STATES)
 
 
 def _faulty(row: dict[str, Any]) -> bool:
@@ -301,14 +309,21 @@ def _ack(args: argparse.Namespace) -> int:
 
     config, store = _open(args)
     with store:
+        slurm = _slurm_operations(config)
         try:
-            names = _known_names(args, config, store, _slurm_operations(config))
+            names = _known_names(args, config, store, slurm)
         except slurm_commands.SlurmAway:
             names = _names(args)  # a note needs no Slurm
+        try:
+            out = {node.name for node in slurm.nodes() if is_out(node)}
+        except errors.SlurmUnavailable:
+            out = set()
         node_acts.add_notes(config, store, names, "ack", args.note, caller_name())
-        bad = {b.node for b in store.heartbeats(names, cluster=config.cluster.name) if b.faults} | {
-            d.node for d in store.drains(open_only=True, cluster=config.cluster.name)
-        }
+        bad = (
+            {b.node for b in store.heartbeats(names, cluster=config.cluster.name) if b.faults}
+            | {d.node for d in store.drains(open_only=True, cluster=config.cluster.name)}
+            | out
+        )
     for name in names:
         print(f"{name}: {'acknowledged' if name in bad else 'no fault to acknowledge; the note is kept'}")
     return 0

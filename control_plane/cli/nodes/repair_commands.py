@@ -162,24 +162,31 @@ def _record_action(args: argparse.Namespace) -> int:
     config = settings.load(args.config)
     names = list(dict.fromkeys(name for text in args.node for name in hostlist.expand(text)))
     with db_store.Store.open(config) as store:
-        require_under_repair(config.cluster.name, store, names)
+        under = require_under_repair(config.cluster.name, store, names)
         node_acts.add_notes(config, store, names, args.word, args.note, nodes_commands.caller_name())
     for name in names:
-        print(f"{name}: {recorded(args.word, name)}")
+        print(f"{name}: {recorded(args.word, under[name])}")
     return 0
 
 
-def require_under_repair(cluster: str, store: db_store.Store, names: Sequence[str]) -> None:
-    """Raises NotFound for nodes without an open repair."""
-    under = {one.node for one in store.incidents(cluster=cluster, open_only=True)}
+def require_under_repair(
+    cluster: str, store: db_store.Store, names: Sequence[str]
+) -> dict[str, records.RepairIncident]:
+    """The open repair of each node; raises NotFound for nodes without one."""
+    under = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
     absent = [name for name in names if name not in under]
     if absent:
         raise errors.NotFound(f"{hostlist.compress(absent)} is not under repair (probing-ctl repair list)")
+    return under
 
 
-def recorded(word: str, name: str) -> str:
-    """What is answered to a person's word about a repair."""
-    return f"{word}: the service does it with its next pass (probing-ctl repair show {name})"
+def recorded(word: str, repair: records.RepairIncident) -> str:
+    """What is answered to a person's word about a repair: a release gives back no drain that is not ours."""
+    from probing_cluster.control_plane.repair import way_back
+
+    if word == "release" and way_back.waits_for_person(repair.why):
+        return f"release: kept, but its tests wait: {repair.why}"
+    return f"{word}: the service does it with its next pass (probing-ctl repair show {repair.node})"
 
 
 def _plain(one: records.RepairIncident) -> dict[str, Any]:

@@ -35,10 +35,10 @@ def fact_of(
     title: str = "",
     job: str = "",
 ) -> fact.Fact:
-    """A fact about one action on a node; its cause is the kind of fault the reason begins with: `xid 79 gpu3` -> `xid`."""
+    """A fact about one action on a node."""
     return fact.Fact(
         fact_id=str(drain.drain_id),
-        cause=(reason_of(drain).split() or [""])[0].rstrip(",;:")[:40],
+        cause=_cause(drain),
         at=drain.at,
         severity=severity,
         line=line,
@@ -48,6 +48,15 @@ def fact_of(
         title=title,
         job=job,
     )
+
+
+def _cause(drain: records.Drain) -> str:
+    """The kind of fault the reason begins with: `xid 79 gpu3` -> `xid`; of a check its name, of a person's drain the person."""
+    if drain.owner != "probing":
+        return f"by {drain.owner}"[:40]
+    words = reason_of(drain).split()
+    named = words[1:] if words[:1] == ["check"] and len(words) > 1 else words
+    return (named or [""])[0].rstrip(",;:")[:40]
 
 
 def reason_of(drain: records.Drain) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.control_plane.repair import way_back
 from probing_cluster.core import records
 from probing_cluster.db.store import actions
 
@@ -14,10 +15,12 @@ _OUT = ("DOWN", "FAIL", "FAILING")
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per node, with what its agent sees there: after a machine stood still it is often nothing."""
     ours = {
-        d.node for d in notice_picture.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)
+        d.node: d for d in notice_picture.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)
     }
     for drain in notice_picture.by_slurm:
-        if drain.node not in ours:
+        own = ours.get(drain.node)
+        # Of a drain that we took over from Slurm its words are kept for some seconds; only later ones were written over ours.
+        if own is None or (drain.since_at is not None and drain.since_at > own.at):
             found, todo = _agent(notice_picture, drain.node)
             yield fact.Fact(
                 fact_id=drain.node,
@@ -25,7 +28,7 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
                 at=drain.since_at or notice_picture.now,
                 severity=records.Severity.LOW,
                 line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; its agent {found}",
-                todo=todo,
+                todo=way_back.given_back(drain.node) if own else todo,
                 nodes=(drain.node,),
                 partitions=notice_picture.partitions_of([drain.node]),
                 stands=True,

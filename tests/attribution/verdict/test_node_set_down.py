@@ -47,6 +47,15 @@ def test_an_order_for_a_node_that_was_silent_already_ended_nothing(make):
     assert v.cause == "node_lost"
 
 
+@pytest.mark.parametrize("kind", ["agent_silent", "node_down"])
+def test_a_crash_of_the_node_before_the_job_started_does_not_hide_the_order(make, kind):
+    """The node had been repaired and took the job: it was not gone when it was set DOWN."""
+    silent = make.event(200, kind=kind, source="agent", **INFO)
+    short = _lost(make, start_at=make.end - timedelta(seconds=60))
+    v = make.judge(_order(make), silent, attempt=short, watched=_last_signs(make, 1))
+    assert v.cause == "node_set_down"
+
+
 @pytest.mark.parametrize(
     "over", [{"before_end_s": 300.0}, {"before_end_s": -200.0}, {"node": "n1"}, {"source": "agent"}]
 )

@@ -585,6 +585,69 @@ def test_what_is_over_asks_for_nothing_beside_what_stands(
     assert "NodeName=n1" not in text
 
 
+def test_a_reason_that_slurm_wrote_over_ours_is_told(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """Only a person can lift that drain, or give it back; of a drain that we took over from Slurm nothing is told."""
+    at = noticing.clock.now()
+    for node in ("n1", "n2"):
+        drain(noticing, node, at=at)
+    found = [
+        store_actions.SlurmDrain("n1", "DRAIN+IDLE", "Kill task failed", at + MINUTE),
+        store_actions.SlurmDrain("n2", "DRAIN+IDLE", "Prolog error", at - timedelta(seconds=3)),
+    ]
+    noticing.store.save_slurm_drains("c", found, [])
+    later(noticing, 2 * MINUTE)
+    notices.run(noticing)
+    (post,) = [p for p in sink.posts if "Out of service by Slurm" in p["title"]]
+    assert "n1" in post["title"]
+    assert "n2" not in post["message"]
+    assert (
+        'scontrol update NodeName=n1 State=DRAIN Reason="probing: mended" gives it to its tests'
+        in post["message"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes", "about"),
+    [
+        ("probing: api test (root)", {"owner": "root"}, "by root"),
+        ("probing: check gpu_count", {}, "gpu_count"),
+        ("probing: check", {}, "check"),
+        ("probing: xid 79 gpu3", {}, "xid"),
+    ],
+)
+def test_a_title_names_the_fault_or_the_person(
+    noticing: context.Context, sink: web_sink.Sink, reason: str, changes: dict[str, str], about: str
+) -> None:
+    """The first word of what a person wrote is no fault, and `check` is none either."""
+    drain(noticing, "n1", reason, **changes)
+    notices.run(noticing)
+    assert sink.titles == [f"[c] Drained: n1 ({about})"]
+
+
+def test_a_permission_that_is_given_again_and_again_is_told_once(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """Every half minute while the fault stands; after a day, too; another fault, or a denial, is news."""
+    route = dataclasses.replace(noticing.config.notices.routes[0], severity="info")
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
+    )
+    for _ in range(6):
+        drain(noticing, "n1", action="refuse")
+        notices.run(noticing)
+        later(noticing, MINUTE / 2)
+    assert len(sink.posts) == 1
+    drain(noticing, "n1", "probing: gsp 119 gpu4", action="refuse")
+    notices.run(noticing)
+    assert len(sink.posts) == 2
+    start = noticing.clock.now()
+    for minutes in range(10, 26 * 60, 10):
+        drain(noticing, "n1", action="refuse", at=start + minutes * MINUTE)
+    later(noticing, timedelta(hours=26))
+    notices.run(noticing)
+    assert len(sink.posts) == 2
+
+
 def test_a_service_without_its_database_says_so(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Blind for long enough it is noticing, from the service's own disk, and over when the task works again."""
     away = errors.DatabaseUnavailable("the database is away")

@@ -604,6 +604,29 @@ def test_a_hard_fault_that_strikes_again_after_a_resume_drains_again(at_s: float
     assert made.event_ids == (later.event_id,)
 
 
+def test_who_lifts_a_persons_drain_accepts_the_fault_that_stands() -> None:
+    """It names no evidence: neither drained again nor let refuse jobs, until the fault strikes once more or another comes."""
+    first = event(1, at=ago(120), observed_at=ago(120))
+    over = drain("n2", 110, owner="eve", reason="probing: a look (eve)", **OVER)
+    for events in ((first,), ()):
+        state = fleet_view(events=events, heartbeats={"n2": beat("n2", first)}, drains=(over,), jobs=())
+        assert policy.decide(state, ENFORCE) == ()
+        assert not picture.asks_for_more(state, ENFORCE, again=False)
+    again, other = event(2, at=ago(20), observed_at=ago(20)), event(3, at=ago(20), device="gpu5")
+    known = fault(first) | {"event_ids": [str(first.event_id), str(again.event_id)]}
+    struck = {"n2": dataclasses.replace(beat("n2"), faults={"xid:gpu3": known})}
+    for event_of, beats in ((again, struck), (other, {"n2": beat("n2", first, other)})):
+        state = fleet_view(events=(first, event_of), heartbeats=beats, drains=(over,), jobs=())
+        (made,) = [d for d in policy.decide(state, ENFORCE) if d.action == "drain"]
+        assert made.event_ids == (event_of.event_id,)
+    for stands in (
+        drain("n2", 110, owner="eve"),
+        drain("n2", 200, **OVER | {"ended_at": ago(150)}, owner="eve"),
+    ):
+        state = fleet_view(events=(first,), heartbeats={"n2": beat("n2", first)}, drains=(stands,), jobs=())
+        assert acts(state) == [("drain", "n2")], "not lifted, or lifted before the fault began"
+
+
 def test_another_fault_of_the_kind_drains_although_the_old_one_stands() -> None:
     """The drain names the new one alone."""
     first = event(1, at=ago(120), observed_at=ago(120))

@@ -476,6 +476,75 @@ def test_a_standing_fault_of_the_agent_keeps_it_out(store: db_store.Store) -> No
     assert "agent: xid:gpu3" in site.now().detail["failing"][0]
 
 
+NO_NVME = {"check:nvme0": {"severity": "high", "message": "nvme0 is gone", "since": NOW.isoformat()}}
+
+
+@pytest.mark.parametrize("after", ["clean", "released"])
+def test_a_fault_that_no_step_ends_gets_a_ticket_and_is_tested_once_it_is_over(
+    store: db_store.Store, after: str
+) -> None:
+    """Nobody would hear of it else; after that a clean agent is enough, and failed tests are a ticket for good."""
+    site = Site(store, quiet_s=45.0)
+    site.clean.discard("n1")
+    site.start()
+    site.look(NO_NVME)
+    assert site.now().state == "queued", "what ends by itself is waited for a while"
+    site.look(NO_NVME)
+    found = site.now()
+    assert (found.state, found.detail["failing"]) == ("ticket", ["agent: check:nvme0: nvme0 is gone"])
+    assert site.tickets == [str(found.incident_id)]
+    assert "no repair step is left" in engine.advice(found)
+    site.look(NO_NVME)
+    assert (site.now().state, len(site.tickets), site.slurm.held) == ("ticket", 1, {})
+    if after == "released":
+        site.slurm.broken = {"n1"}
+        site.note("release")
+        assert site.until("ticket", "returned", passes=4).state == "ticket"
+        site.look(NO_NVME)
+        assert site.until("ticket").detail["failing"] == ["gemm: 3 wrong results"]
+        site.clean.add("n1")
+        site.start()
+        site.look()
+        assert site.now().state == "ticket", "its agent sees nothing, and its tests still fail"
+        return
+    site.clean.add("n1")
+    site.start()
+    assert site.until("returned").closed_at is not None
+
+
+def test_what_is_mended_elsewhere_gets_no_ticket(store: db_store.Store) -> None:
+    """A file system that is away takes many nodes at once, and each is well when it is back."""
+    site = Site(store)
+    store.update_incident(site.incident.incident_id, cause="outside")
+    site.clean.discard("n1")
+    site.start()
+    gone = {"mount:/scratch": {"severity": "high", "message": "hangs", "since": NOW.isoformat()}}
+    for _ in range(4):
+        site.look(gone)
+    assert (site.now().state, site.tickets) == ("queued", [])
+    assert "tested once that is over. It returns by itself" in engine.advice(site.now())
+
+
+def test_a_drain_that_slurm_wrote_over_waits_for_a_person_and_says_so(store: db_store.Store) -> None:
+    """We lift nothing that carries another's reason; given back, it goes on where it waited."""
+    site = Site(store)
+    site.start()
+    site.slurm.set("n1", reason="Kill task failed")
+    site.look()
+    found = site.now()
+    words = engine.advice(found)
+    assert "(Kill task failed): scontrol update NodeName=n1 State=DRAIN" in words
+    assert "by itself" not in words
+    assert "its tests wait: Slurm put" in repair_commands.recorded("release", found)
+    assert "next pass" in repair_commands.recorded("hold", found)
+    site.note("release")
+    site.look()
+    assert site.now().state == "queued"
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+    site.slurm.set("n1", reason="probing: mended")
+    assert site.until("returned").closed_at is not None
+
+
 def test_slow_once_is_tested_again_and_slow_twice_is_kept(store: db_store.Store) -> None:
     site = Site(store)
     answers = 0

@@ -16,6 +16,7 @@ LIFTS = "scontrol update NodeName=n4 State=RESUME"
         ({"IDLE", "DRAIN"}, "nvme swap, bob", f"its drain is another's (nvme swap, bob): ask them; {LIFTS} lifts it"),
         ({"IDLE", "DRAIN"}, "Kill task failed", f"Slurm drained it by itself (Kill task failed): {LIFTS} lifts it"),
         ({"DOWN"}, "Node unexpectedly rebooted", f"Slurm has it DOWN: find out why it is down; once it answers: {LIFTS}"),
+        ({"DOWN"}, "alice: pdu work", f"another set it DOWN (alice: pdu work): ask them; {LIFTS} brings it back"),
         ({"IDLE", "MAINT"}, "", "Slurm shows it IDLE+MAINT"),
         ({"IDLE"}, "", ""),
         ({"IDLE", "DRAIN"}, "probing: xid 79", ""),

@@ -28,19 +28,20 @@ def _right_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_clocks, "read", lambda *_: node_clocks.NodeClocks())
 
 
-@pytest.mark.parametrize(("since_end_s", "drained"), [(10, True), (1000, False)])
+@pytest.mark.parametrize("stands", [True, False])
+@pytest.mark.parametrize("since_end_s", [10, 1000])
 def test_a_fault_of_an_outage_is_acted_on_after_it(
-    since_end_s: float, drained: bool, service: context.Context, slurm: fakes.FakeSlurm
+    since_end_s: float, stands: bool, service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
-    """A GPU lost while slurmctld was away for an hour is drained once it answers, if the agent still sees it; not at any later time."""
+    """A GPU lost while slurmctld was away for an hour is drained once it answers, if the agent still sees it."""
     now = fakes.NOW
     lost_at = now - HOUR + timedelta(seconds=60)
     end = now - timedelta(seconds=since_end_s)
     service.journal.note_slurm("nodes", now - HOUR, commands.SlurmAway("Unable to contact slurm controller"))
     service.journal.note_slurm("nodes", end, None)
-    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
+    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at), faults=stands)
     actions.run(service)
-    assert [act[0] for act in slurm.acts] == (["drain"] if drained else [])
+    assert [act[0] for act in slurm.acts] == (["drain"] if stands else [])
 
 
 def test_answers_to_other_questions_do_not_shorten_the_outage(
@@ -67,10 +68,12 @@ def test_a_fault_of_an_outage_is_a_reason_to_ask_again(service: context.Context)
     assert len(picture.waiting(service).events) == 1
 
 
-def test_without_an_outage_an_old_event_is_history(service: context.Context, slurm: fakes.FakeSlurm) -> None:
-    """An event of an hour ago causes no drain."""
+def test_an_old_event_whose_fault_has_ended_is_history(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """An event of an hour ago that the agent no longer confirms causes no drain."""
     lost_at = fakes.NOW - HOUR
-    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
+    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at), faults=False)
     actions.run(service)
     assert slurm.acts == []
 

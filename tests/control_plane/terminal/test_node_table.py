@@ -31,6 +31,7 @@ def node(states: str, reason: str = "") -> view.Node:
 
 OURS = decision("done")
 OPERATORS = decision("done", owner="alice", reason="probing: fan (alice)")
+MAINTAINED = decision("skipped", why_state="MAINTENANCE by another (no reason given)")
 DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent")
 
 
@@ -70,6 +71,24 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
         (node("IDLE"), [FAULT], None, None, "no: not decided yet"),
         (node("IDLE"), [FAULT], None, decision("denied", at=NOW - timedelta(hours=1)), "no: not decided yet"),
         (node("IDLE"), [MINOR], None, None, ""),
+        (
+            node("IDLE+MAINTENANCE"),
+            [FAULT],
+            None,
+            MAINTAINED,
+            "no: MAINTENANCE, not by us: no reason given; drained once that is over, if the fault stands",
+        ),
+        (node("IDLE+MAINTENANCE"), [], None, None, ""),
+        (node("DOWN"), [FAULT], None, None, "no: DOWN, not by us: no reason given"),
+        (node("IDLE"), [FAULT], None, MAINTAINED, "no: it was in maintenance; decided anew within a minute"),
+        (None, [FAULT], None, MAINTAINED, "no: MAINTENANCE by another (no reason given)"),
+        (
+            node("IDLE"),
+            [FAULT],
+            None,
+            decision("skipped", why_state="DRAIN by another (fan, bob)"),
+            "no: brought back by another; it was DRAIN by another (fan, bob)",
+        ),
         (node("IDLE"), [], OURS, OURS, "xid 79 gpu0, by us; Slurm shows it lifted"),
         (None, [FAULT], OURS, OURS, "xid 79 gpu0, by us"),
     ],

@@ -23,6 +23,8 @@ class Looks:
     """At every node."""
     answered_s: float = float("-inf")
     """At faults that a drain has answered."""
+    overdue_s: float = float("-inf")
+    """At faults that stand and about which nobody decided."""
 
 
 def run(service: context.Context) -> str:
@@ -34,6 +36,10 @@ def run(service: context.Context) -> str:
     fleet_view = picture.waiting(service, everywhere=everywhere)
     open_ends = everywhere and bool(reconcile.unrecorded(service, fleet_view.now))
     again = everywhere and now_s - looks.answered_s >= _AGAIN_S
+    late = everywhere and now_s - looks.overdue_s >= _AGAIN_S
+    if late:
+        looks.overdue_s = now_s
+        fleet_view = picture.with_overdue(fleet_view, service)
     if not open_ends and not picture.asks_for_more(fleet_view, service.config.policy, again=again):
         return ""
     if again:
@@ -43,7 +49,10 @@ def run(service: context.Context) -> str:
             return ""
         # First what was begun and never recorded: what is decided now rests on it.
         settled = reconcile.settle(service, fleet_view.now)
-        fleet_view = picture.with_slurm(picture.waiting(service), service)
+        fleet_view = picture.waiting(service)
+        if late:
+            fleet_view = picture.with_overdue(fleet_view, service)
+        fleet_view = picture.with_slurm(fleet_view, service)
         decisions = policy.decide(fleet_view, service.config.policy)
         rows = actions.carry_out(decisions, service.slurm, service.store, service.config, service.clock)
     return ", ".join([*settled, *(f"{r.action} {r.node} {r.state}" for r in rows)])

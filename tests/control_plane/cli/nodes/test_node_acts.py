@@ -79,6 +79,38 @@ def test_what_brings_it_back_is_named_where_nobody_tests_it(
     assert [n.action for n in store.notes("node:n1")] == ["repaired"]
 
 
+@pytest.mark.parametrize("repaired", [True, False])
+def test_a_repair_is_named_as_the_way_back_only_where_there_is_one(
+    store: db_store.Store, slurm: fakes.FakeSlurm, *, repaired: bool
+) -> None:
+    """`probing-ctl repair release` of a node under no repair ends with an error; and the command stands there once."""
+    if repaired:
+        _under_repair(store)
+    with pytest.raises(node_acts.NotDone) as raised:
+        node_acts.resume_one(CONFIG, store, slurm, "n1", "ada")
+    assert ("probing-ctl repair release n1" in str(raised.value)) is repaired
+    assert str(raised.value).count("scontrol update") == 1
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "words"),
+    [
+        ({"IDLE", "DRAIN"}, "Kill task failed", r"by itself \(Kill task failed\): scontrol update NodeName=n1 State=RESUME"),
+        ({"IDLE", "DRAIN"}, "nvme swap, bob", r"another's \(nvme swap, bob\): ask them"),
+        ({"DOWN"}, "alice: pdu work", r"another set it DOWN \(alice: pdu work\): ask them"),
+    ],
+)  # fmt: skip
+def test_a_resume_that_is_not_ours_to_do_names_who_does_it(
+    store: db_store.Store, slurm: fakes.FakeSlurm, states: set[str], reason: str, words: str
+) -> None:
+    """As set-healthy does; nobody's drain is lifted."""
+    slurm.state["n1"] = dataclasses.replace(
+        slurm.state["n1"], states=frozenset(states), reason=reason, boot_at=None
+    )
+    with pytest.raises(node_acts.NotDone, match=words):
+        node_acts.resume_one(CONFIG, store, slurm, "n1", "ada")
+
+
 def test_anothers_drain_stays_and_who_lifts_it_is_said(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
     assert _heal(store, slurm, "n4", CONFIG) == (
         "noted as repaired; its drain is another's (nvme swap, bob): ask them;"

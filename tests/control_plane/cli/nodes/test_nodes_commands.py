@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import uuid
 from collections.abc import Callable
@@ -373,3 +374,26 @@ def test_another_clusters_nodes_are_not_ours(
     assert slurm.acts == []
     beat(store, "n1", {})
     assert "cluster other" not in ctl(*words)[2]
+
+
+def test_anothers_drain_is_acknowledged_and_by_whom_is_shown(
+    ctl: Callable[..., Any], slurm: fakes.FakeSlurm
+) -> None:
+    """Until the node is back, or is drained anew."""
+    since = datetime.now(UTC) - timedelta(hours=1)
+    slurm.state["n2"] = dataclasses.replace(
+        slurm.state["n2"], states=frozenset({"IDLE", "DRAIN"}), reason="nvme swap, bob", reason_at=since
+    )
+    _, out, _ = ctl("ack", "n[1-2]", "--note", "bob is there")
+    assert out.splitlines() == ["n1: no fault to acknowledge; the note is kept", "n2: acknowledged"]
+
+    def known() -> list[str]:
+        return [row["node"] for row in json.loads(ctl("nodes", "--json")[1]) if row["acknowledged"]]
+
+    assert known() == ["n2"]
+    slurm.state["n2"] = dataclasses.replace(
+        slurm.state["n2"], reason_at=datetime.now(UTC) + timedelta(minutes=1)
+    )
+    assert known() == []
+    slurm.state["n2"] = dataclasses.replace(slurm.state["n2"], states=frozenset({"IDLE"}), reason="")
+    assert known() == []
