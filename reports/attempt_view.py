@@ -34,10 +34,10 @@ _NEAR_THE_END = 3
 
 _WENT_WELL = re.compile(
     r"(?<![\d./-])([1-9]\d{0,11}) ?(?:/|(?:out )?of) ?\1(?![\d./])|\b(?<!not )(?:recovered|succeeded|success(?:ful(?:ly)?)?)\b"
-    r"|^(?!.*\b(?:rest|remaining|all|every|following|later|dependent)\b).*\b(?:skipp(?:ed|ing)|ignor(?:ed|ing)|(?:continuing|going on|carrying on) without)\b",
+    r"|^(?!.*\b(?:rest|remaining|all|every|following|later|dependent)\b).*\b(?:continuing|going on|carrying on) without\b",
     re.IGNORECASE,
 )
-"""All of a number of steps, words of success, or of what a script does without (`cmd || echo skipped`): it got over the error that stands above. `done` and `finished` alone are
+"""All of a number of steps, words of success, or of what a script does without: it got over the error that stands above. `skipped` may be what the error made impossible; `done` and `finished` alone are
 what batch scripts print behind whatever failed."""
 
 _STOPPED = re.compile(r"\S: line \d{1,9}: {1,4}\d{1,10} (?P<how>Killed|Terminated)\b")

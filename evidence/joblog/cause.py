@@ -103,7 +103,7 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = unnamed.marked(unreached.named(licences.named(gpu_hardware.named(finding))))
-        finding = teardown.confirmed(teardown.after_work(finding, self.recent), self.held)
+        finding = teardown.confirmed(teardown.after_work(finding, self.recent), self.candidate)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:

@@ -187,10 +187,6 @@ _DUMPED = (
     "çekirdek döküldü", "збережено знімок оперативної пам’яті", "核心已转储", "核心已傾印",
 )  # fmt: skip
 """bash's words behind it for a core that was dumped."""
-_OTHER_MEANING = frozenset(
-    {"Matat", "Drept", "Morto", "Ucciso", "Processus arrêté", "Süreç durduruldu", "強制終了", "強制結束"}
-)
-"""Words for a killed child that are a program's own as well: `stopped`, `dead`, or a name."""
 _NOT_FOUND = (
     "no s'ha trobat l'ordre", "příkaz nenalezen", "kommando ikke fundet", "Kommando nicht gefunden",
     "orden no encontrada", "komentoa ei löydy", "commande introuvable", "parancs nem található",
@@ -256,12 +252,11 @@ _ALONE = [
     for english in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception")
     for w in _SIGNALS[english]
 ]
-_ALONE += [w for w in _SIGNALS["Killed"] if w not in _OTHER_MEANING]
 _CORE = rf"\s{{0,2}}[(（](?:core dumped|{_either(_DUMPED)})[)）] ?"
 _BARE = re.compile(
     rf"^\s{{0,8}}(?:(?P<said>{_either(_ALONE)})(?:{_CORE})?|(?P<dumped>{_either(_SIGNALS['Aborted'])}){_CORE})$"
 )
-"""The same alone on its line. `Terminated` and `Aborted` are other programs' words for an end as well, `Aborted` not before a core."""
+"""The same alone on its line. `Killed`, `Terminated` and `Aborted` are everyday words of programs, `Aborted` not before a core."""
 _LOADER = re.compile(
     r"^(?P<program>\S{1,300}?)\s?: [^:\n]{5,120}: (?P<library>[^\s:]{1,200}\.so(?:\.[\w.]{1,40})?): [^:\n]{5,160}: No such file or directory$"
 )

@@ -71,7 +71,9 @@ def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
 
 
 def refuted(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `best` blames hardware by a line of text alone, and `new` is the program's own exception."""
+    """Whether `new` is the program's own exception, and `best` blames hardware by a line of text alone or memory by a note."""
+    if best.detail.get("perhaps"):
+        return new.role is LineRole.ROOT
     if not best.detail.get("unattributed") or new.kind not in ("python_exception", "import_error"):
         return False
     return best.rank is None or new.rank is None or best.rank == new.rank
@@ -268,9 +270,10 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if new.role is best.role is LineRole.EXIT and "ended_at" in new.detail and "ended_at" in best.detail:
         # Launchers' tables, each with the instant of every end (ISO order is the order of time).
-        # Of several in the same second, the launcher chose the first.
+        # Of several in the same second, the launcher chose the first; two launchers' choices do not compare.
         ours, theirs = new.detail["ended_at"], best.detail["ended_at"]
-        return bool(ours < theirs) or (ours == theirs and "first_observed" in new.detail)
+        chosen = "first_observed" in new.detail and "first_observed" not in best.detail
+        return bool(ours < theirs) or (ours == theirs and chosen)
     if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
         # Ray's exception reports a dead actor; the line below it reports the dead node.
         near = 0 < new.line - best.line <= _REASON_LINES

@@ -208,7 +208,7 @@ _CODE_ROW = re.compile(r"\s{1,8}(?P<code>\d{1,3})\s{2,12}\S")
 _LEAST_ROWS = 2
 _ESCAPE = r"\\(?:[().\[\]{}+*?|^$]|[dsw](?![A-Za-z]))"
 _PATTERN = re.compile(
-    rf"{_ESCAPE}.{{0,400}}(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).{{0,400}}{_ESCAPE}|\S\|[^|]*\.\*|\.\* .{{0,400}}\||[A-Za-z]: \.\*$"
+    rf"{_ESCAPE}.{{0,400}}(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).{{0,400}}{_ESCAPE}|\S\|[^|]*\.\*|\.\* .{{0,400}}\|"
 )
 """A regular expression: the line shows a search pattern."""
 _SOURCE_ARROW = re.compile(r"\s{0,6}-{1,6}> ?\d{1,6}\s")

@@ -265,11 +265,12 @@ def test_what_failed_stands_below_the_condition(line: str, expected: str) -> Non
     assert (found.line, found.kind) == (len(ABOVE) + len(ASSERTION) + 1, expected)
 
 
-def test_a_driver_that_does_not_fit_its_library_is_no_error_of_the_program() -> None:
+def test_a_driver_that_does_not_fit_its_library_is_not_the_programs_error_alone() -> None:
     words = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error 803: system has unsupported display driver / cuda driver combination"
     found = first_cause(*ABOVE, *RAISED, words)
     assert found is not None
-    assert (found.kind, found.domains) == ("cuda_unavailable", ("system_software",))
+    assert (found.kind, found.detail["unavailable"]) == ("cuda_unavailable", "mismatch")
+    assert found.domains == ("user_program", "system_software"), "a container may bring its own libcuda"
 
 
 @pytest.mark.parametrize("call", ["DoRnnBackward", "ThenRnnForward"])

@@ -202,6 +202,12 @@ UNFIT = "/lib64/libstdc++.so.6: version `CXXABI_1.3.13' not found (required by /
         ([*IMPORTS, "RuntimeError: no fused kernels: ImportError: /e/fused.so: undefined symbol: _Z3foov"], "import_error"),
         ([*IMPORTS, "RuntimeError: Failed to import lib.models.fused because of the following error (look up to see its traceback):", "/e/fused.so: undefined symbol: _Z3foov"], "import_error"),
         ([*IMPORTS, "RuntimeError: Failed to import the table because of the following error:", "row 17 has 3 columns"], "python_exception"),
+        ([*IMPORTS, "RuntimeError: Failed to import lib.fused because of the following error (look up to see its traceback): CUDA error: uncorrectable ECC error encountered"], "cuda_ecc"),
+        ([*IMPORTS, "RuntimeError: Failed to import lib.fused because of the following error (look up to see its traceback): uncorrectable NVLink error detected during the execution"], "cuda_nvlink"),
+        ([*IMPORTS, "RuntimeError: no fused kernels: ImportError: /e/fused.so raised CUDA_ERROR_ECC_UNCORRECTABLE"], "cuda_ecc"),
+        ([*IMPORTS, "RuntimeError: Failed to import lib.fused because of the following error: the table is empty"], "python_exception"),
+        ([*IMPORTS, "AssertionError: stderr should hold 'ImportError: no vines'"], "python_exception"),
+        ([*IMPORTS, "AssertionError: stderr should hold: ImportError: no vines"], "python_exception"),
         ([*IMPORTS, "ValueError: line 3: undefined symbol 'alpha' in the formula"], "python_exception"),
     ],
 )  # fmt: skip

@@ -497,6 +497,13 @@ def test_of_two_ends_in_one_second_torchelastics_choice_is_the_first(
     assert _cause(*lines).rank == rank
 
 
+@pytest.mark.parametrize(("codes", "kind"), [((-11, -6), "segfault"), ((-6, -11), "process_aborted")])
+def test_two_launchers_choices_in_one_second_do_not_compare(codes: tuple[int, int], kind: str) -> None:
+    root = "Root Cause (first observed failure):"
+    lines = [line for n, code in enumerate(codes) for line in ("a.py FAILED", root, *_child(n, n, 52, code))]
+    assert _cause(*lines).kind == kind
+
+
 def test_a_blank_that_fortran_prints_first_hides_no_label() -> None:
     """A rank that srun labels once ends by the signal that another rank's abort brings."""
     lines = [
@@ -534,3 +541,9 @@ def test_a_rank_that_had_waited_itself_is_no_reason_of_a_ports_error() -> None:
     assert _cause(port, waited, failed.format(1)).kind == "net_ib_async_event"
     assert _cause(port, waited, failed.format(3)).kind == "cuda_launch_failure"
     assert _cause(port, failed.format(1)).kind == "cuda_launch_failure"
+    own = {
+        "cuda_ecc": "CUDA error: uncorrectable ECC error encountered",
+        "python_exception": "the grid has no cells",
+    }
+    for kind, words in own.items():  # what no abort brings
+        assert _cause(port, waited, f"1: [rank1]: RuntimeError: {words}").kind == kind

@@ -469,6 +469,10 @@ STAGES = ["== fit ==", "Using device cuda:0", "model has 12M parameters", "Train
         ("cp: error writing '/local/7/w.bin': No space left on device", "ValueError: bad header in '/local/7/w.bin'", True),
         ("cp: error writing '/local/7/w.bin': Disk quota exceeded", "ValueError: bad header in '/data/v2/w.bin'", False),
         (FULL, "ValueError: hidden size 7 does not match 9", False),
+        ("cp: error writing '/backup/7/w.csv': No space left on device", "KeyError: 'w.csv'", False),
+        ("cp: error writing '/backup/7/w.csv': No space left on device", "ValueError: bad header in 'w.csv'", False),
+        ("tar: w.csv: Cannot write: No space left on device", "ValueError: bad header in '/data/v2/w.csv'", False),
+        ("tar: w.csv: Cannot write: No space left on device", "ValueError: bad header in 'w.csv'", True),
         ("cp: error writing '/local/7/notes': No space left on device", "ValueError: bad notes in 'notes'", False),
     ],
 )  # fmt: skip

@@ -397,3 +397,11 @@ def test_a_limit_that_was_hit_once_explains_only_a_kill() -> None:
     assert first_line([*STEPS, "all done", HIT]) is None
     assert first_line([*STEPS, *FAILS, HIT]) == FAILS[-1]
     assert [f.detail.get("survived") for f in reader.read([*STEPS, HIT])] == [True], "no verdict weighs it"
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_note_of_a_limit_that_was_hit_outweighs_no_error_of_the_program(after: bool) -> None:
+    """What was killed may be a helper that the script itself ended."""
+    lines = [SHELL_KILLED, HIT, *FAILS] if after else [SHELL_KILLED, *FAILS, HIT]
+    assert first_line(["+ kill -9 1882", *lines]) == FAILS[-1]
+    assert [f.detail.get("survived") for f in reader.read(lines) if f.kind == "slurm_oom"] == [True]

@@ -46,6 +46,7 @@ def test_what_explains_an_error_is_none(text):
         (f"Running example:\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
         (f"loading weights from C:\\data\\new\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
         ("error:\n            ValueError: no such axis", "            ValueError: no such axis"),
+        ("ERROR: no file matches the pattern: .*", "ERROR: no file matches the pattern: .*"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
         (f"Of the kernels that were made for you the slow ones you see:\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
         ("Of the nodes in your list there are some like this:\nn1 n2\n\nRuntimeError: no node left", "RuntimeError: no node left"),

@@ -295,7 +295,10 @@ def of_server(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
 
 
 def not_written_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
-    """Index in `held` of the complaint of a file command of the script about the file that `best` names, or that `best` finds cut short; None without one."""
+    """Index in `held` of the complaint of a file command of the script about the file that `best` names, or that `best` finds cut short; None without one.
+
+    A base name alone is shared by many files.
+    """
     if best.role is not LineRole.ROOT or progress.is_of_script(best.message):
         return None
     paths, is_cut = _whole_paths(best.message), _CUT.search(best.message)
@@ -303,9 +306,7 @@ def not_written_before(best: JobFinding, held: Sequence[JobFinding]) -> int | No
         text = locales.english(earlier.message)
         if earlier.line < best.line and earlier.kind in _NOT_STORED and progress.is_of_script(text):
             ends = _whole_paths(text)
-            if is_cut or any(
-                f"/{a}".endswith(f"/{b}") or f"/{b}".endswith(f"/{a}") for a in paths for b in ends
-            ):
+            if is_cut or any(a == b or ("/" in b and a.endswith(f"/{b}")) for a in paths for b in ends):
                 return i
     return None
 

@@ -184,9 +184,9 @@ _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
 _UNDEFINED = re.compile(r"undefined symbol: \w")
 _NOT_LOADED = re.compile(
-    rf"\b(?:ImportError|ModuleNotFoundError): |{_UNDEFINED.pattern}|: version `[^']{{1,60}}' not found \(required by |^Failed to import [\w.]{{1,200}} because of the following error\b"
+    rf"(?:^|: )(?:ImportError|ModuleNotFoundError): |{_UNDEFINED.pattern}|: version `[^']{{1,60}}' not found \(required by |^Failed to import [\w.]{{1,200}} because of the following error\b[^:]{{0,80}}:?\s*$"
 )
-"""The text of an exception that quotes the loader's, or Python's, of a failed import."""
+"""The text of an exception that quotes the loader's, or Python's, of a failed import. Where the error itself follows on the line, that one counts."""
 _NO_SYMBOL = re.compile(r"please report a bug to PyTorch\. .{0,300}: undefined symbol: \w")
 """A library of the node, such as the driver's, lacks a symbol that PyTorch needs; only the end of the line may be there."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
@@ -342,7 +342,9 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     lost = lost or _OF_STORE.match(found["text"])
     if (name in _REMOTE_NAMES and not own_file) or lost:
         return make(FACTS, "python_consequence", record, detail=detail)
-    if name in _IMPORTS or _NOT_LOADED.search(found["text"]):
+    # An assertion compares texts, also those of errors.
+    quotes = name != "AssertionError" and _NOT_LOADED.search(found["text"])
+    if name in _IMPORTS or quotes:
         if _UNDEFINED.search(found["text"]):
             detail["undefined_symbol"] = True
         return make(FACTS, "import_error", record, detail=detail)

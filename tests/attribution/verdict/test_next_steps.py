@@ -178,6 +178,26 @@ def test_an_error_whose_words_show_what_to_do_gets_that_advice_and_is_quoted_onc
     assert f"{v.summary} {v.next_step}".count(message.rstrip(".")) == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        ("huggingface_hub.errors.GatedRepoError: 403 Client Error. Permission denied", "chmod +x"),
+        ("OSError: https://store.example.org/a: permission denied", "chmod +x"),
+        ("srun: error: Unable to create step for job 7: Access/permission denied", "chmod +x"),
+        ("ValueError: parse of line 'Segmentation fault' failed", "gdb"),
+        ('KeyError: "Bus error"', "gdb"),
+        ("ValueError: no class `Floating point exception`", "gdb"),
+    ],
+)
+def test_words_of_another_place_get_no_advice_about_a_file_or_a_crash(make, message, step):
+    """A web service, Slurm, or a text that a program reads."""
+    found = make.finding(
+        "python_exception", node="n2", message=message, detail={"role": "root", "first_cause": True}
+    )
+    v = make.judge(found, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None))
+    assert step not in (v.next_step or "")
+
+
 @pytest.mark.parametrize("over", [{"exit_code": 141}, {"exit_code": 0, "exit_signal": 13}, {"exit_code": 13}])
 def test_only_a_scripts_own_sigpipe_is_that_of_its_pipe(make, over):
     """A task or a rank wrote into what another process held."""

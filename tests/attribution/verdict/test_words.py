@@ -404,6 +404,9 @@ def test_a_driver_of_another_release_than_its_libraries_is_the_drivers_fault(mak
     detail = {"unavailable": "not_ready", "role": "root", "first_cause": True, "domains": ["system_software"]}
     v = make.judge(make.finding("cuda_unavailable", message=words, detail=detail))
     assert (v.cause, v.confidence) == ("gpu_driver", C.POSSIBLE)
+    assert (v.next_step or "").startswith("See which libcuda the program loaded"), (
+        "a container may bring its own"
+    )
     other = make.judge(make.finding("cuda_unavailable", message="Error 802: system not yet initialized", detail=detail))  # fmt: skip
     assert other.cause == "system_services"
 

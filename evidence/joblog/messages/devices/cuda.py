@@ -150,8 +150,11 @@ _NUMBERS = {
     802: "cuda_unavailable", 803: "cuda_version", 999: "cuda_unknown_error",
 }  # fmt: skip
 """Runtime error numbers, for those who print nothing else."""
+_MISMATCH = re.compile(
+    r"unsupported display driver|system driver mismatch|SystemDriverMismatch|\b803\b", re.IGNORECASE
+)
 _NOT_READY = re.compile(
-    r"not yet initialized|SYSTEM_NOT_READY|SystemNotReady|\b802\b|system driver mismatch|SystemDriverMismatch|driver/library version mismatch|unsupported display driver|\b803\b",
+    r"not yet initialized|SYSTEM_NOT_READY|SystemNotReady|\b802\b|driver/library version mismatch",
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(r"invalid device ordinal|INVALID_DEVICE\b|ErrorInvalidDevice\b|\b101\b", re.IGNORECASE)
@@ -160,6 +163,12 @@ _NO_DRIVER = re.compile(
     re.IGNORECASE,
 )
 _UNAVAILABLE: tuple[tuple[str, re.Pattern[str], tuple[str, ...], str], ...] = (
+    (
+        "mismatch",
+        _MISMATCH,
+        ("user_program", "system_software"),
+        "The libcuda that the program loaded does not fit the node's driver: it is a container's own or one for compatibility, or the node was updated without a restart.",
+    ),
     (
         "not_ready",
         _NOT_READY,

@@ -14,7 +14,7 @@ _NAMED = re.compile(
     r"|\bCUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE\b"
 )
 _BEHIND = 160
-_PROGRAMS = frozenset({"program_error", "python_exception"})
+_PROGRAMS = frozenset({"program_error", "python_exception", "import_error"})
 
 
 def named(finding: JobFinding) -> JobFinding:
