@@ -282,7 +282,8 @@ class JobLogReader:
         """
         text = unfold.typed_over(prefixes.plain(text))
         text = self._labels.plain(_COLOURS.sub("", text).rstrip())
-        for number, given in self._listing.read(line, self._copied.plain(line, text)):
+        text, labelled = self._copied.plain(line, text), self._labels.of_task
+        for number, given in self._listing.read(line, text, labelled=labelled):
             self._read_line(number, given)
         if self._candidates.settled or len(self._candidates.held) >= MAX_HELD:
             yield from self._settle()
