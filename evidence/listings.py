@@ -41,6 +41,10 @@ _TEMPLATE = re.compile(
 _FRAME = re.compile(
     r'File "[^"\n]{1,400}", line \d|(?:Cell )?In ?\[\d{1,6}\], line \d|\s*-{1,6}> ?\d{1,6} |.{0,20}\u2771'
 )
+_OUTPUT = re.compile(
+    r"\s*(?:\[[^\]\n]{1,80}\]:? |\(\w[^)\n]{0,80}\) |\d{4}-\d\d-\d\d|\d\d:\d\d:|(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\b|\w{1,20} \d{1,9}: )"
+)
+"""Labels of a program's own output, which may hold the beginning of a text that a model wrote."""
 _CLOSING_TEXT = re.compile(r"(?:[^\"\\]|\\.)*\"[\s;,)\]}.\w]{0,40}$")
 _PAIRED = ('"""', "'''", "`")
 """Marks that begin a string as they end it."""
@@ -52,7 +56,7 @@ def opened(text: str, lines_above: Iterable[str]) -> str:
     `lines_above` begins with the nearest.
     """
     near = list(islice(lines_above, _FRAME_LINES))
-    if any(_FRAME.search(line) for line in (text, *near)):
+    if _OUTPUT.match(text) or any(_FRAME.search(line) for line in (text, *near)):
         return ""
     above = next(iter(near), "")
     if ('"""' in text or "'''" in text) and (found := _TRIPLE.match(text)):
@@ -69,6 +73,7 @@ def opened(text: str, lines_above: Iterable[str]) -> str:
 
 def closes(mark: str, text: str, above: str) -> bool | None:
     """Whether the string that `mark` ends is over with the line; None if there is none, as the line opens one itself or has a whole one."""
+    text = text[found.end() :] if (found := _OUTPUT.match(text)) else text
     if opened(text, [above]) == mark or (mark in _PAIRED and mark in text and text.count(mark) % 2 == 0):
         return None
     return _CLOSING_TEXT.match(text) is not None if mark == '"' else mark in text

@@ -69,6 +69,7 @@ def test_a_listing_shows_no_error(lines: list[str]) -> None:
         [*["A = '''", "a", "'''"] * 3, "B = '''", *TRACE],
         ['[answer 1] s = """ab', *TRACE, '[answer 2] s = """cd'],
         ['[answer 1] s = """ab', *TRACE, '[answer 2] s = """cd"""'],
+        *[[f'{label} s = """ab', *TRACE, 'as in """'] for label in ("[answer 1]", "answer 1:", "INFO")],
         ["const q = `", TRACE[3], "total `a`"],
         ['let a = "\\', TRACE[3], 'let b = "\\', '";'],
         ['s = """', *TRACE, "[rank1]: x", '"""'],
@@ -84,7 +85,7 @@ def test_a_listing_shows_no_error(lines: list[str]) -> None:
         [*TRACE[:3], "OSError: lost (server: \\u003chtml\\u003eno\\u003c/html\\u003e\\n)"],
         [*TRACE[:3], "OSError: lost at position 0: .*"],
     ],
-    ids=["open", "long", "not source", "once", "pool", "open template", "backquotes", "gnu", "after a diff", "no diff", "json", "a whole record", "frame", "closed", "of a job", "cut off", "opened again", "whole one", "backquotes of a word", "rust again", "rank", "shell", "traced", "longer than head", "abridged", "abridged alone", "no file's head", "cut change", "not of the change", "trace in a change", "server", "end"],
+    ids=["open", "long", "not source", "once", "pool", "open template", "backquotes", "gnu", "after a diff", "no diff", "json", "a whole record", "frame", "closed", "of a job", "cut off", "opened again", "whole one", "label", "number", "level", "backquotes of a word", "rust again", "rank", "shell", "traced", "longer than head", "abridged", "abridged alone", "no file's head", "cut change", "not of the change", "trace in a change", "server", "end"],
 )  # fmt: skip
 def test_what_is_no_listing_loses_nothing(lines: list[str]) -> None:
     found = first(lines)
