@@ -1,21 +1,26 @@
 """Listings that only show lines of a log: strings of several lines in source code, changes as `git diff` shows them, records with escapes.
 
-A string counts only with its end. What opens one and never closes is no string, and nothing below it is lost.
+A string counts only with its end, a change only with all lines that its head counts. What opens one and never closes is none, and
+nothing below it is lost. The lines of a traceback open nothing: it shows a statement's first lines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Reversible
+from collections.abc import Iterable, Iterator, Reversible
+from itertools import islice
 
 MAX_LINES = 120
 """A string is followed for so many lines."""
 _MAX_CHARS = 8192
-_RECORD_LINES = 12
-_LEAST_STRINGS = 2
-"""A text with so many whole strings is a listing."""
-_LAUNCHERS = ("srun: ", "slurmstepd", "mpirun", "mpiexec", "+ ")
-"""Lines of a job's launcher or shell stand in no string."""
+_HUNK_LINES = 400
+_RECORD_LINES, _FRAME_LINES, _HEAD_LINES = 12, 8, 10
+_OF_JOB = re.compile(
+    r"(?:mpirun|mpiexec)\b|\+{1,9} [\w./([]|-?(?:ba|da|z|k|c|tc)?sh: |\S{1,200}: line \d{1,6}: |\s{0,6}\d{1,6}: "
+    r"|\[(?:rank|Rank|RANK):? ?\d{1,8}\]|(?:\w{3} [\w :]{20} ?)?\[\d+(?:,\w+(?::\d+)?)?\]<std|\[[a-z][a-z_]{1,30}\d{1,5}\]:|\([\w.:]{1,64} pid=\d"
+    r"|\s*\.{3}<\d{1,4} lines>\.{3}$|.*(?:slurmstepd|srun|salloc)(?:-\S{1,80})?: "
+)
+"""Lines of a job's launcher, shell or rank stand in no listing, nor does the mark of lines that Python leaves out of a traceback."""
 TRIGGERS = ('"""', "'''", '= "\\', '("\\', 'r#"', 'R"(', "= `", "(`", "@@ -", "\\uc")
 """A line without any of these opens nothing of a listing. The last is `\\u003c` as sieves look at it, without digits."""
 _TRIPLE = re.compile(
@@ -33,14 +38,27 @@ _RAW = re.compile(
 _TEMPLATE = re.compile(
     r"(?:.*(?:[=(,+]|\breturn)\s*(?:[A-Za-z.]{1,40})?`\s*|\s*(?:(?:export )?(?:const|let|var) \w+ = |\w+ := )[A-Za-z.]{0,40}`[^`]*|\s*\w+:\s+`[^`']*)$"
 )
-_FRAME = re.compile(r'\s*File "')
+_FRAME = re.compile(
+    r'File "[^"\n]{1,400}", line \d|(?:Cell )?In ?\[\d{1,6}\], line \d|\s*-{1,6}> ?\d{1,6} |.{0,20}\u2771'
+)
+_OUTPUT = re.compile(
+    r"\s*(?:\[[^\]\n]{1,80}\]:? |\(\w[^)\n]{0,80}\) |\d{4}-\d\d-\d\d|\d\d:\d\d:|(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\b|\w{1,20} \d{1,9}: )"
+)
+"""Labels of a program's own output, which may hold the beginning of a text that a model wrote."""
 _CLOSING_TEXT = re.compile(r"(?:[^\"\\]|\\.)*\"[\s;,)\]}.\w]{0,40}$")
+_PAIRED = ('"""', "'''", "`")
+"""Marks that begin a string as they end it."""
 
 
-def opened(text: str, above: str) -> str:
-    """The mark that ends the string of source which begins in the line `text` and goes on below it; empty without one."""
-    if _FRAME.match(above):  # a traceback shows the first line of a statement
+def opened(text: str, lines_above: Iterable[str]) -> str:
+    """The mark that ends the string of source which begins in the line `text` and goes on below it; empty without one.
+
+    `lines_above` begins with the nearest.
+    """
+    near = list(islice(lines_above, _FRAME_LINES))
+    if _OUTPUT.match(text) or any(_FRAME.search(line) for line in (text, *near)):
         return ""
+    above = next(iter(near), "")
     if ('"""' in text or "'''" in text) and (found := _TRIPLE.match(text)):
         is_open = text.count(found["mark"]) % 2 == 1
         return found["mark"] if is_open and (found["alone"] is None or _AWAITS.match(above)) else ""
@@ -53,8 +71,11 @@ def opened(text: str, above: str) -> str:
     return "`" if text.count("`") == 1 and _TEMPLATE.match(text) else ""
 
 
-def closes(mark: str, text: str) -> bool:
-    """Whether the string that `mark` ends is over with the line."""
+def closes(mark: str, text: str, above: str) -> bool | None:
+    """Whether the string that `mark` ends is over with the line; None if there is none, as the line opens one itself or has a whole one."""
+    text = text[found.end() :] if (found := _OUTPUT.match(text)) else text
+    if opened(text, [above]) == mark or (mark in _PAIRED and mark in text and text.count(mark) % 2 == 0):
+        return None
     return _CLOSING_TEXT.match(text) is not None if mark == '"' else mark in text
 
 
@@ -62,27 +83,34 @@ _HUNK = re.compile(r"@@ -\d{1,9}(?:,(?P<old>\d{1,6}))? \+\d{1,9}(?:,(?P<new>\d{1
 
 
 class Hunk:
-    """Follows the changed part of a file, whose head says how many lines it has."""
+    """Follows the changed parts of a file, whose heads say how many lines they have."""
 
     def __init__(self) -> None:
         self._old = self._new = 0
 
     def inside(self) -> bool:
-        """Whether the next line may belong to it."""
+        """Whether lines of it are still to come; after a line that is not of it: whether it was cut off."""
         return self._old > 0 or self._new > 0
 
-    def read(self, text: str) -> bool:
-        """Whether the line, the next one, belongs to one; its head does."""
-        sign = text[:1] or " "
-        if self.inside() and sign in " +-\\":
-            self._old -= sign in " -"
-            self._new -= sign in " +"
-            return True
-        found = _HUNK.match(text)
+    def begins(self, text: str, *, below_head: bool) -> bool:
+        """Whether the line is the head of one, below the file's own head or another whole part."""
+        found = _HUNK.match(text) if below_head else None
         self._old, self._new = (int(found["old"] or 1), int(found["new"] or 1)) if found else (0, 0)
-        return found is not None
+        return self.inside()
+
+    def read(self, text: str) -> bool:
+        """Whether the line, the next one, belongs to it."""
+        sign = text[:1] or " "
+        old, new = sign in " -", sign in " +"
+        if not self.inside() or old > self._old or new > self._new or sign not in " +-\\":
+            return False
+        self._old -= old
+        self._new -= new
+        return True
 
 
+_HEAD = re.compile(r"\s{0,8}\+{1,9} head(?: -n ?(?P<n>\d{1,4})| -(?P<old>\d{1,4}))? [\w./-]{1,300}$")
+_TRACED = re.compile(r"\s{0,8}\+{1,9} \S")
 _VALUE_ENDS = re.compile(r"(?<!\\)[\"']\s*[,}]?$")
 _TAG = r"\\u003c/?[a-z]\w{0,12}(?:\\u003e| )"
 _ESCAPED_TAG = re.compile(_TAG)
@@ -116,39 +144,65 @@ class WrappedRecord:
 
 
 class Listing:
-    """Leaves listings out of a job's output. What may be a string is held until it ends, and given back if it does not."""
+    """Leaves listings out of a job's output. What may be one is held until it ends, and given back if it does not."""
 
     def __init__(self, recent: Reversible[str]) -> None:
         self._recent = recent
-        self._mark, self._began, self._n_closed = "", 0, 0
+        self._mark, self._began, self._changed, self._shown_until = "", 0, 0, 0
         self._held: list[tuple[int, str]] = []
         self._hunk, self._record = Hunk(), WrappedRecord()
 
     def inside(self, line: int) -> bool:
         """Whether `line`, the next one, may belong to one."""
-        return self._mark != "" or self._hunk.inside() or self._record.inside(line)
+        return self._holds() or self._record.inside(line)
 
-    def read(self, line: int, text: str) -> Iterator[tuple[int, str]]:
-        """A line of the log, in order; yields the lines to read with their numbers."""
-        if self._mark:
-            if line <= self._began + MAX_LINES and len(text) <= _MAX_CHARS:
-                self._held.append((line, text))
-                if closes(self._mark, text):
-                    self._mark, self._held, self._n_closed = "", [], self._n_closed + 1
+    def read(self, line: int, text: str, *, labelled: bool = False) -> Iterator[tuple[int, str]]:
+        """A line of the log, in order; yields the lines to read with their numbers. `labelled`: a launcher's label stood before it."""
+        if self._holds():
+            most = MAX_LINES if self._mark else _HUNK_LINES
+            fits = line <= self._began + most and len(text) <= _MAX_CHARS
+            of_job = labelled or _OF_JOB.match(text[:_MAX_CHARS]) is not None
+            if fits and not of_job and self._continues(line, text):
                 return
+            if self._mark and self._held and self._held[-1][0] <= self._shown_until and _TRACED.match(text):
+                self._held = []  # `head` cut the string, and the shell goes on
             yield from self._given_back()
-        if self._hunk.read(text) or self._record.read(line, text):
+        if head := _HEAD.match(text) if "+ head " in text else None:
+            self._shown_until = line + int(head["n"] or head["old"] or _HEAD_LINES)
+        if self._record.read(line, text):
             return
-        if any(trigger in text for trigger in TRIGGERS):
-            self._mark, self._began = opened(text, next(iter(reversed(self._recent)), "")), line
+        if "@@ -" in text:
+            below_file = next(iter(reversed(self._recent)), "").startswith("+++ ")
+            below_head = below_file or line == self._changed + 1
+            if not labelled and self._hunk.begins(text, below_head=below_head):
+                self._held, self._began = [(line, text)], line
+                return
+        if not labelled and any(trigger in text for trigger in TRIGGERS):
+            self._mark, self._began = opened(text, reversed(self._recent)), line
         yield line, text
 
     def rest(self) -> Iterator[tuple[int, str]]:
-        """At the end of the log: the lines held, unless the log is a listing whose last string was cut off."""
-        of_job = any(text.startswith(_LAUNCHERS) for _, text in self._held)
-        if self._n_closed < _LEAST_STRINGS or of_job:
-            yield from self._given_back()
+        """At the end of the log: the lines held."""
+        yield from self._given_back()
+
+    def _holds(self) -> bool:
+        return self._mark != "" or self._hunk.inside()
+
+    def _continues(self, line: int, text: str) -> bool:
+        """Whether the line belongs to what is open; at the end of that, what is held is dropped."""
+        if self._mark:
+            over = closes(self._mark, text, self._held[-1][1] if self._held else "")
+            if over is None:
+                return False
+        elif self._hunk.read(text):
+            over, self._changed = not self._hunk.inside(), line
+        else:
+            return False
+        self._held.append((line, text))
+        if over:
+            self._mark, self._held = "", []
+        return True
 
     def _given_back(self) -> Iterator[tuple[int, str]]:
-        self._mark, held, self._held = "", self._held, []
+        self._mark, self._hunk, held, self._held = "", Hunk(), self._held, []
         yield from held

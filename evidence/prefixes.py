@@ -120,7 +120,7 @@ _KERNEL = _pattern(
     r"\s*(?:kern\.(?:emerg|alert|crit|err|warn|warning|notice|info|debug)\s+)?(?:(?:(?P<host>-?[A-Za-z0-9_][\w.-]{0,253})|<[A-Za-z][\w\ -]{0,40}>|\*{2,12})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?"
 )
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:|[\w.]{1,200}(?:Error|Exception|Interrupt|Warning):)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>(?!\d+\t)[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:|[\w.]{1,200}(?:Error|Exception|Interrupt|Warning):)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _HEADER = re.compile(
     r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"

@@ -234,6 +234,11 @@ class LineLabels:
         self._rank: int | None = None
         self._labelled = self._of_launchers = False
 
+    @property
+    def of_task(self) -> bool:
+        """Whether the line that `plain` returned last had the label of a task."""
+        return self._labelled or self._rank is not None
+
     def plain(self, text: str) -> str:
         """The line without its margin and its label. `record` gives the host and rank that the label names."""
         self._host, self._rank, self._labelled = None, None, False

@@ -281,8 +281,8 @@ class JobLogReader:
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
         text = unfold.typed_over(prefixes.plain(text))
-        text = self._labels.plain(_COLOURS.sub("", text).rstrip())
-        for number, given in self._listing.read(line, self._copied.plain(line, text)):
+        text = self._copied.plain(line, self._labels.plain(_COLOURS.sub("", text).rstrip()))
+        for number, given in self._listing.read(line, text, labelled=self._labels.of_task):
             self._read_line(number, given)
         if self._candidates.settled or len(self._candidates.held) >= MAX_HELD:
             yield from self._settle()

@@ -35,12 +35,13 @@ def first(lines: list[str]) -> str | None:
         ["\tin := `", *TRACE, "`"],
         ["const page = `", *TRACE, "`;"],
         ['static const char *out = R"(', *TRACE, ')";'],
-        ["@@ -3,1 +3,4 @@ def run():", *[f"+{line}" for line in TRACE], "-ValueError: none", "applied"],
-        ["@@ -3 +3 @@", "-OSError: lost", "+OSError: found"],
+        ["+++ b/a.py", "@@ -3,1 +3,4 @@ def run():", *[f"+{line}" for line in TRACE], "-ValueError: none", "applied"],
+        ["+++ b/a.py", "@@ -3 +3 @@", "-OSError: lost", "+OSError: found", "@@ -7,0 +8 @@", "+OSError: lost again"],
         ['body: "\\u003cpre\\u003eTraceback:\\n', "      ValueError: a\\n\\u003c/pre\\u003e", "      OSError: b was raised"],
-        ['A = """', "a", '"""', 'B = """', "b", '"""', 'C = """', *TRACE],
+        ["+ head -6 notes.py", 'NOTES = """', *TRACE, "+ date", "today"],
+        ["+ head notes.py", "import re", 'NOTES = """', *TRACE, "+ date"],
     ],
-    ids=["python", "argument", "value", "rust", "raw rust", "go", "template", "raw c++", "diff", "short diff", "record", "cut off"],
+    ids=["python", "argument", "value", "rust", "raw rust", "go", "template", "raw c++", "diff", "short diff", "record", "head", "ten lines"],
 )  # fmt: skip
 def test_a_listing_shows_no_error(lines: list[str]) -> None:
     assert first(lines) is None
@@ -64,10 +65,26 @@ def test_a_listing_shows_no_error(lines: list[str]) -> None:
         [TRACE[0], TRACE[1], '    f("""', "    ~^^^^", '        a""")', TRACE[3]],
         ["A = '''", "a", "'''", *TRACE],
         [*["A = '''", "a", "'''"] * 3, "B = '''", *TRACE, "srun: error: n1: task 0: Exited with exit code 1"],
+        [*["A = '''", "a", "'''"] * 3, "B = '''", *TRACE],
+        ['[answer 1] s = """ab', *TRACE, '[answer 2] s = """cd'],
+        ['[answer 1] s = """ab', *TRACE, '[answer 2] s = """cd"""'],
+        *[[f'{label} s = """ab', *TRACE, 'as in """'] for label in ("[answer 1]", "answer 1:", "INFO")],
+        ["const q = `", TRACE[3], "total `a`"],
+        ['let a = "\\', TRACE[3], 'let b = "\\', '";'],
+        ['s = """', *TRACE, "[rank1]: x", '"""'],
+        ['s = """', *TRACE, "bash: fit: command not found", '"""'],
+        ['s = """', *TRACE, "+ date", '"""'],
+        ["+ head -3 notes.py", 's = """', *TRACE, "+ date"],
+        [TRACE[0], TRACE[1], "    run(", '    """', "    ...<4 lines>...", "    )", TRACE[3], 'x"""'],
+        ["> 7 run(", '    """', "    ...<4 lines>...", *TRACE, 'x("""'],
+        ["@@ -1,40 +1,40 @@", *[f" {line}" for line in TRACE]],
+        ["+++ b/a.py", "@@ -1,40 +1,40 @@", " a", *TRACE],
+        ["+++ b/a.py", "@@ -0,0 +1,5 @@", "+a", *[f" {line}" for line in TRACE]],
+        ["+++ b/a.py", "@@ -1,7 +1,7 @@", " a", "+ srun ./fit", *[f" {line}" for line in TRACE], "-b", "-c"],
         [*TRACE[:3], "OSError: lost (server: \\u003chtml\\u003eno\\u003c/html\\u003e\\n)"],
         [*TRACE[:3], "OSError: lost at position 0: .*"],
     ],
-    ids=["open", "long", "not source", "once", "pool", "open template", "backquotes", "gnu", "after a diff", "no diff", "json", "a whole record", "frame", "closed", "of a job", "server", "end"],
+    ids=["open", "long", "not source", "once", "pool", "open template", "backquotes", "gnu", "after a diff", "no diff", "json", "a whole record", "frame", "closed", "of a job", "cut off", "opened again", "whole one", "label", "number", "level", "backquotes of a word", "rust again", "rank", "shell", "traced", "longer than head", "abridged", "abridged alone", "no file's head", "cut change", "not of the change", "trace in a change", "server", "end"],
 )  # fmt: skip
 def test_what_is_no_listing_loses_nothing(lines: list[str]) -> None:
     found = first(lines)
@@ -89,3 +106,26 @@ def test_a_line_too_long_for_source_ends_no_more_than_the_holding() -> None:
     lines = listings.Listing([])
     given = [*lines.read(1, 'x = """'), *lines.read(2, "a"), *lines.read(3, "b" * 100_000)]
     assert [number for number, _ in given] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+        "srun: error: Node failure on n1",
+    ],
+)
+def test_a_launcher_speaks_in_no_string(text: str) -> None:
+    assert first(['s = """', "a", text, '"""']) is not None
+    assert first(['s = """', "a", f"40/90{text}", "b", '"""']) is not None
+
+
+def test_a_string_of_one_task_ends_in_no_line_of_another() -> None:
+    """A label that all lines have comes off before."""
+    lines = [
+        *[f"{task}: step {n}" for n in range(6) for task in (0, 1)],
+        '0: s = """',
+        "0: OSError: lost",
+        '1: """',
+    ]
+    assert first(lines) is not None

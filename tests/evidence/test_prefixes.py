@@ -301,10 +301,10 @@ def test_a_kernel_line_that_a_container_passes_on_keeps_its_form() -> None:
     assert prefixes.parse(f'{{"log":"{own}\\n","stream":"stdout"}}').message == own
 
 
-def test_a_number_in_the_first_column_of_a_table_is_no_host() -> None:
-    """A dump of a database has its rows so; pdsh's hosts have names."""
+def test_a_tab_ends_a_host_or_the_number_of_a_line() -> None:
+    """`cat -n` numbers the lines of a kernel log without times so."""
     assert prefixes.parse("n7\tNVRM: Xid").message == "NVRM: Xid"
-    assert prefixes.parse("7\tNVRM: Xid").message == "7\tNVRM: Xid"
+    assert prefixes.parse("7\tNVRM: Xid").message == "NVRM: Xid"
 
 
 def test_bold_type_comes_off_at_both_ends() -> None:

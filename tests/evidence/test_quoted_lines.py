@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from probing_cluster.evidence import classify
+from probing_cluster.evidence import classify, quoted_lines
 
 XID = "NVRM: Xid (PCI:0000:4a:00): 79, pid=9, name=fit, GPU has fallen off the bus."
 AT = f"[   61.200000] {XID}"
+BARE = [XID, "Kernel panic - not syncing: Fatal exception"]
+"""Without times: what a manual or a record of tests holds."""
 TWO = [AT, "[   61.300000] Kernel panic - not syncing: Fatal exception"]
 
 
@@ -28,8 +30,8 @@ def kinds(lines: list[str]) -> list[str]:
         ['auto log = R"(', *TWO, ')";'],
         ["cat > in.txt <<END", *TWO, "END", "./read in.txt"],
         ["  let(:log) { <<~LOG }", *[f"    {line}" for line in TWO], "  LOG"],
-        ["- name: lost", "  input: |", *[f"    {line}" for line in TWO], "  want: 2"],
-        ["@@ -1,1 +1,2 @@", f" {AT}", f"+{TWO[1]}"],
+        ["- name: lost", "  input: |", *[f"    {line}" for line in BARE], "  want: 2"],
+        ["+++ b/x", "@@ -1,1 +1,2 @@", f" {AT}", f"+{TWO[1]}", "@@ -9 +10 @@", f"-{AT}", f"+{TWO[1]}"],
         [f"commit {'1' * 40}", "Author: A <a@b.org>", "", "    mend it", "", *[f"    {line}" for line in TWO]],
         [f"From {'2' * 40} Mon Sep 17 00:00:00 2001", "Subject: [PATCH] mend it", "", *TWO, "---", " a.c | 1 +"],
         ["$log = <<<EOT", *TWO, "EOT;"],
@@ -37,10 +39,10 @@ def kinds(lines: list[str]) -> list[str]:
         ['var log = @"', *TWO, '";'],
         ["It may print:", "", "~~~", *TWO, "~~~"],
         ["Look for lines like these:", "", "```", *TWO, "```"],
-        ["<html>", "<pre>", *TWO, "</pre>", "</html>"],
+        ["<html>", "<pre>", *BARE, "</pre>", "</html>"],
         ["The kernel may print:", "", "----", *TWO, "----"],
-        ["In the log there could appear::", "", *[f"   {line}" for line in TWO]],
-        ["Such lines may be seen in the log:", ".. code-block:: console", "", *[f"   {line}" for line in TWO]],
+        ["In the log there could appear::", "", *[f"   {line}" for line in BARE]],
+        ["Such lines may be seen in the log:", ".. code-block:: console", "", *[f"   {line}" for line in BARE]],
         ["If a cable is loose you may see this in `dmesg`:", "```", *TWO, "```"],
         ["The following messages", "may be seen there:", "```text", *TWO, "```"],
     ],
@@ -72,8 +74,27 @@ def test_a_listing_shows_no_fault(lines: list[str]) -> None:
         ["Output::", "", *[f"   {line}" for line in TWO]],
         [f"> {line}" for line in TWO],
         [f"**Jan  2 03:04:05 n1 kernel: {TWO[0]}**", f"**Jan  2 03:04:06 n1 kernel: {TWO[1]}**"],
+        ["n7: |", *[f"  {line}" for line in TWO]],
+        ["- reason: bad", "  note: |-", *[f"    {line}" for line in TWO], "  by: eve"],
+        ["<html><body><pre>", *TWO, "</pre></body></html>"],
+        ["<html>", *BARE],
+        ["In the log there could appear::", "", *[f"   {line}" for line in TWO]],
+        ["n7 fails, when it starts dmesg will show:", "", "~~~", *TWO, "~~~"],
+        ["Look for the broken GPU in here:", "----", *TWO, "----"],
+        ["Look for the end of this log:", "----", *TWO, "----"],
+        ["The log of n7 should show it:", "~~~~", *TWO, "~~~~"],
+        ["$ ssh n7 <<END", "> dmesg", "> END", *TWO, "$ ssh n8 <<END", "> date", "> END"],
+        ["$ ssh n7 <<END", *TWO, "$ ssh n8 <<END", "END"],
+        ['[answer 1] q = """a', *TWO, '[answer 2] q = """b'],
+        ["@@ -1,2 +1,9 @@", *[f" {line}" for line in TWO]],
+        ["+++ b/x", "@@ -1,9 +1,9 @@", *[f" {line}" for line in TWO], "done"],
+        [f"From {'2' * 40} Mon Sep 17 00:00:00 2001", "", *TWO],
+        ['u = """[7]: bad frame in rt_sigreturn frame:0000 ip:0', *TWO, '"""'],
+        ["login:", "boot:", *BARE, "initrd:", "login:"],
+        ["Kernel:", *BARE, "Network:", "fine", "Disk:"],
+        ["fit.*:", "a.*:", *BARE, "b.*:"],
     ],
-    ids=["open", "stamped", "syslog", "journal", "page", "change", "commit", "report in yaml", "map", "report", "would", "could", "if", "when", "a word", "rst", "mail", "bold"],
+    ids=["open", "stamped", "syslog", "journal", "page", "change", "commit", "report in yaml", "map", "report", "would", "could", "if", "when", "a word", "rst", "mail", "bold", "record of a node", "note", "mail of a page", "open page", "stamped rst", "a node fails", "broken", "this log", "log of a node", "prompts", "here again", "answers", "no file's head", "cut change", "open patch", "process", "console", "headings", "names"],
 )  # fmt: skip
 def test_a_log_loses_nothing(lines: list[str]) -> None:
     assert kinds(lines) == ["xid", "panic"]
@@ -84,8 +105,6 @@ def test_a_log_loses_nothing(lines: list[str]) -> None:
     [
         ["Kernel panic - not syncing: .*", r"general protection fault: [0-9]+ \[#\d\]", "EXT4-fs error"],
         ["Kernel panic - not syncing: %s", "BUG: unable to handle page fault for address: %px"],
-        ["PANIC: double fault,", "Oops: .*", "assertion failed", "WARNING: at .*", "is locked: .*"],
-        ["BUG: unable to handle", "PANIC: double fault", "kernel BUG at", "Call Trace:", "KGDB:"],
         ["Kernel panic - not syncing: <*>", "EXT4-fs error (device <*>): <*>"],
     ],
 )
@@ -98,6 +117,8 @@ def test_a_list_of_patterns_is_no_log(lines: list[str]) -> None:
     [
         (["[    9.000000] Kernel panic - not syncing: stack is corrupted in: f.*+0x1", "[    9.100000] x .*"], "panic"),
         (["NVRM: Xid (PCI:0000:4a:00): 79, pid=7, name=a.*"] * 2, "xid"),
+        (["NVRM: Xid (PCI:0000:4a:00): 79, pid=7, name==\"\"\", lost"] * 2, "xid"),
+        (["NVRM: Xid (PCI:0000:4a:00): 79, pid=7, name=a<<END, lost", XID, "END"], "xid"),
         (["Call Trace:", " panic+0xe8/0x2c4", "Kernel panic - not syncing: Fatal exception", "Kernel Offset: disabled"], "panic"),
         (["usb 1-1: found", "Kernel panic - not syncing: Attempted to kill init!", "Call Trace:", "Modules linked in:"], "panic"),
         (["Kernel panic - not syncing: .*"], "panic"),
@@ -120,8 +141,23 @@ def test_a_log_without_times_is_no_list_of_patterns(lines: list[str], kind: str)
         "x = `",
         "It may print::",
         "  " * 400 + "`",
+        "    a `b` c",
     ],
 )
 def test_openings_without_an_end_cost_no_log(line: str) -> None:
     """Of lines that all begin something, each looks at a bounded number of others."""
     assert kinds([*[line] * 20_000, *["x"] * 2_000, *TWO]) == ["xid", "panic"]
+
+
+def test_margins_that_change_cost_no_log() -> None:
+    """Lines that each are indented below others are looked at once."""
+    lines = [" " * (n % 900) + "a `b` c" for n in range(20_000)]
+    assert kinds([*lines, *TWO]) == ["xid", "panic"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["INFO: task a.*:7 blocked for more than 120 seconds.", "Killed process 7 (a.*)", "a.*[7]: segfault"],
+)
+def test_a_process_called_like_a_pattern_makes_no_list(line: str) -> None:
+    assert not quoted_lines.of_patterns([line.encode()] * 2, 0)
