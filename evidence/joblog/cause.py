@@ -142,7 +142,7 @@ class CauseCandidates:
             self._progress = progress.LogProgress(self.recent, finding.message)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
-            for earlier in self.held[self._judged : -1]:
+            for earlier in (f for f in self.held[self._judged : -1] if "survived" not in f.detail):
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
             best = licences.with_reason(self.held[self.best], finding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog import grammar, reader
 
 DIVIDED = ["Traceback (most recent call last):", '  File "<string>", line 7, in press', "ZeroDivisionError: division by zero"]  # fmt: skip
 FAILED = ["--- sample vine/7 #2 (failed) ---", *DIVIDED]
@@ -69,3 +69,11 @@ def test_what_is_judged_is_not_the_jobs_own(lines: list[str]) -> None:
 def test_an_error_that_is_not_judged_stays_the_cause(lines: list[str], cause: str) -> None:
     """A harness judges several programs and goes on; a checker counts what is wrong."""
     assert first(lines) == cause
+
+
+def test_many_judged_errors_are_not_compared_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, enrich = [], grammar.enrich
+    monkeypatch.setattr(grammar, "enrich", lambda *two: calls.append(0) or enrich(*two))
+    lines = [line for n in range(60) for line in (FAILED[0].replace("7", str(n)), *DIVIDED)]
+    assert list(reader.read(lines))
+    assert len(calls) < 4 * 60
