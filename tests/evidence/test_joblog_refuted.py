@@ -107,6 +107,7 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "an error above the action": ([*DIVIDED, "keeper: busy", "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "an error of other work": ([*DIVIDED, "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "the restarted trial failed": (["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "Trial vine_7 will be restarted from step 9", "Trial vine_7 failed again"], ACTOR[0]),
+    "another end, for which the mended error is no reason": (["fitted", "KeepError: failed to upload, HTTP 409", "retrying the upload", "uploaded", TASK_EXIT], TASK_EXIT),
     "a full disk above an upload": ([NO_SPACE, "keeper: retrying upload", "keeper: uploaded 3 vines"], NO_SPACE),
     "a right that is missing": ([REFUSED, "keeper: retrying upload", "keeper: uploaded 3 vines"], REFUSED),
     "a GPU that fails while loading": ([LOST_GPU, "retrying load", "must loaded", TASK_EXIT], LOST_GPU),
