@@ -26,7 +26,7 @@ from probing_cluster.evidence.joblog import (
     unexplained_end,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import sentences, unnamed, work_over
+from probing_cluster.evidence.joblog.last_errors import sentences, unnamed, words, work_over
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
@@ -142,7 +142,7 @@ class CauseCandidates:
             self._progress = progress.LogProgress(self.recent, finding.message)
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
-            for earlier in self.held[self._judged : -1]:
+            for earlier in (f for f in self.held[self._judged : -1] if "survived" not in f.detail):
                 self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
             best = licences.with_reason(self.held[self.best], finding)
@@ -174,9 +174,9 @@ class CauseCandidates:
         self._choose_from(began, len(self.held))
         self._forget()
 
-    def refute(self, first: int, last: int) -> None:
-        """Later lines refute the errors in the lines `first` to `last`, whatever their kind, and the reasons that were looked up for them."""
-        self._mark(*unexplained_end.between(self.held, first, last))
+    def refute(self, first: int, last: int, *, restarted: bool = False) -> None:
+        """Later lines refute the errors in the lines `first` to `last`, and the reasons that were looked up for them; `words.refuted`."""
+        self._mark(*words.refuted(self.held, first, last, restarted=restarted))
         if not self.settled and self.best is not None and "survived" in self.held[self.best].detail:
             self._choose_from(self._judged, len(self.held))
             self._forget()
@@ -273,7 +273,7 @@ class CauseCandidates:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
             return
         apart = None not in (best.rank, record.rank) and best.rank != record.rank
-        if apart and self._chars <= _BUFFERED_CHARS and not best.detail.get("handled"):
+        if apart and self._chars <= _BUFFERED_CHARS and not words.are_enough(best):
             return
         if self._entry is not None and progress.follows(record.text, self._entry):
             self._survived(listed=True)

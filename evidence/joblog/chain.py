@@ -41,13 +41,13 @@ _TRIES_AGAIN = re.compile(
     re.IGNORECASE,
 )
 _POLLS = re.compile(
-    r"\b(?:wait(?:ing|ed)? (?:for|until)|health\w{0,5}|(?:not|n't) (?:yet )?(?:ready|up|reachable|available|running|responding)|refused|unreachable)\b",
+    r"^(?!.*\b(?:falling back|skipping)\b)(?=.*\b(?:retry(?:ing)?|retries|attempt) (?:#|no\.? ?)?\d).*\b(?:wait(?:ing|ed)? (?:for|until)|(?:not|n't) (?:yet )?(?:ready|up|reachable|available|running|responding)|refused|unreachable)\b",
     re.IGNORECASE,
 )
 _OF_CONNECTION = re.compile(
     r"connect|refused|unreach|time(?:d |)out|http|url|socket|ready|avail", re.IGNORECASE
 )
-"""What a client prints of the server that it waits for. It has not caught the exception of another program, only one about a connection."""
+"""What a client prints, with a count, of the server that it waits for. It has not caught the exception of another program, only one about a connection."""
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
 """A shorter text may end a line by chance."""

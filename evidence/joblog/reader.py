@@ -85,9 +85,8 @@ class JobLogReader:
                     self._context.head_line = 0
                 if not sentence and self._is_quotation(family, record):
                     return None
-                return (
-                    replace(found, role=LineRole.OBSERVATION) if grammar.DEBUG.match(record.text) else found
-                )
+                debug = grammar.DEBUG.match(record.text)
+                return replace(found, role=LineRole.OBSERVATION) if debug else found
         return None
 
     def _has_lost_its_traceback(self, record: Record) -> bool:
@@ -97,10 +96,10 @@ class JobLogReader:
 
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
         """Whether the family recognises only quoted text: then the line mentions the error."""
-        if family in families.JUDGE_MENTION:
-            return False
         rest = mention.without_quotations(record.text)
-        return rest != record.text and family.read(replace(record, text=rest), JoblogContext()) is None
+        if family in families.JUDGE_MENTION or rest == record.text:
+            return False
+        return family.read(replace(record, text=rest), JoblogContext()) is None
 
     def _join(self, record: Record) -> tuple[bool, JobFinding | None]:
         """Whether the line belongs to the message that was cut, and that message once it is whole."""
@@ -237,8 +236,7 @@ class JobLogReader:
         heads = self._context.head_line == finding.line and not self._trailing.line
         if ended or (finding.role in (LineRole.EXIT, LineRole.REMOTE) and not heads):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
-        if self._candidates.is_open and (word := self._tail.reason_for(finding)):
-            self._candidates.add(word)
+        self._add_reason(finding)
         if finding.role is LineRole.END:
             self._candidates.take_stall(finding.line, self._tail.only_lists, ended=finding.kind)
         self._candidates.add(finding)
@@ -246,9 +244,13 @@ class JobLogReader:
     def _take_last(self, *, at_exit: bool = False) -> None:
         """Take the held trailing error: only the end followed it."""
         if last := self._trailing.take_last(at_exit=at_exit):
-            if self._candidates.is_open and (word := self._tail.reason_for(last)):
-                self._candidates.add(word)
+            self._add_reason(last)
             self._candidates.add_last(last)
+
+    def _add_reason(self, finding: JobFinding) -> None:
+        word = self._tail.reason_for(finding) if self._candidates.is_open else None
+        if word and not self._refuted.covers(word.line):
+            self._candidates.add(word)
 
     def _take_step_word(self, line: int) -> None:
         """The workflow engine's block of errors ended before `line`. If no family recognised a line of it, take the line in it that looks most like an error."""
@@ -293,8 +295,7 @@ class JobLogReader:
                 self._trailing.take_last()
                 self._candidates.next_run(self._lsf.job_from)
                 self._lsf.job_from = 0
-            found = self._families(self._labels.record(line, of_lsf[:MAX_LINE_CHARS]))
-            if found:
+            if found := self._families(self._labels.record(line, of_lsf[:MAX_LINE_CHARS])):
                 self._take(found)
             return
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
@@ -308,7 +309,7 @@ class JobLogReader:
             self._line_before, self._last_line = self._last_line, line
         recent = self._candidates.recent
         for first, until in self._refuted.read(line, text):
-            self._candidates.refute(first, until)
+            self._candidates.refute(first, until, restarted=self._refuted.restarted == line)
             if first <= self._trailing.line <= until:
                 self._trailing.take_last()
         shown = self._pages.inside(line, text) or shown_text.is_shown(text, recent)
@@ -332,8 +333,7 @@ class JobLogReader:
         text = self._step_output.text(line, text)
         if of_errors and not self._step_output.inside(line):
             self._take_step_word(line)
-        interesting = families.ANY_OWN.search(text) is not None
-        record = self._labels.record(line, text)
+        interesting, record = families.ANY_OWN.search(text) is not None, self._labels.record(line, text)
         cut = unfold.may_be_cut(text) and not mention.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
         self._stacks.read(record)

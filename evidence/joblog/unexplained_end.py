@@ -55,14 +55,6 @@ _NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 
-def between(held: Sequence[JobFinding], first: int, last: int) -> list[int]:
-    """The findings in the lines `first` to `last`, with the reasons above them that were looked up for the first one."""
-    found = [i for i, f in enumerate(held) if first <= f.line <= last]
-    while found and found[0] and {"farewell", "last_word"} & held[found[0] - 1].detail.keys():
-        found.insert(0, found[0] - 1)
-    return found
-
-
 def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
     """Whether the program worked on after `best` and failed otherwise in `new`; not where a command ended badly and a later one lacks something."""
     if new.role is not LineRole.ROOT or (exited and lacks(new)):

@@ -113,11 +113,11 @@ _GAVE_UP = re.compile(
 )
 """The last attempt failed, too."""
 _RESTARTS = re.compile(
-    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
+    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
 )
 _LATER = re.compile(
-    r"\b(?:next (?:run|job|time|attempt|start)|will|would|can|cannot|could|please|not|never|to|fail\w{0,3})(?: \w{1,12}){0,2} (?:resum|restor|restart)|--(?:resum|restor|restart)",
+    r"\b(?:next (?:run|job|time|attempt|start)|will|would|can|cannot|could|please|not|never|to|fail\w{0,3})(?: \w{1,12}){0,2} $|--$",
     re.IGNORECASE,
 )
 """What a run that ends says of the one to come."""
@@ -126,7 +126,7 @@ _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 
 def resumes(text: str) -> bool:
     """Whether the program, or the harness around it, reports that it resumes an earlier run's work."""
-    return _RESTARTS.search(text) is not None and _LATER.search(text) is None
+    return any(_LATER.search(text[: found.start()]) is None for found in _RESTARTS.finditer(text))
 
 
 def reports_recovery(text: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog import grammar, reader
 
 DIVIDED = ["Traceback (most recent call last):", '  File "<string>", line 7, in press', "ZeroDivisionError: division by zero"]  # fmt: skip
 FAILED = ["--- sample vine/7 #2 (failed) ---", *DIVIDED]
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 NO_ROOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB."
 CALL = '========= Program hit cudaErrorNotReady (error 600) due to "device not ready" on CUDA API call to cudaEventQuery.'
 FRAME = "=========     Host Frame: [0x7a1] in /usr/lib64/libcuda.so.1"
@@ -58,9 +59,21 @@ def test_what_is_judged_is_not_the_jobs_own(lines: list[str]) -> None:
         (["--- chunk 6 (vines/press.md) ---", NO_ROOM, "--- chunk 7 (vines/soil.rst) ---", "soil", *DIVIDED], DIVIDED[-1]),
         (["=== part 6 (press.py) ===", *DIVIDED, "=== part 7 (sell.py) ===", "no wine"], DIVIDED[-1]),
         (["========= COMPUTE-SANITIZER", CALL, FRAME, "========= ERROR SUMMARY: 1 error"], CALL),
+        (["-- example 1: error --", ECC, "-- example 2: ok --"], ECC),
+        (["-- example 1: error --", ECC, "-- example 2: error --", f"{ECC}.", "-- example 3: error --", f"{ECC}.", "srun: error: n4: task 0: Exited with exit code 1"], ECC),
+        (["========= COMPUTE-SANITIZER", f"========= {ECC[14:]}", "========= ERROR SUMMARY: 0 errors"], f"========= {ECC[14:]}"),
+        (["==31== Error: cannot allocate memory", "==31== ERROR SUMMARY: 0 errors from 0 contexts (suppressed: 0 from 0)"], "==31== Error: cannot allocate memory"),
         (["========= ERROR SUMMARY: 0 errors", "CUDA error: an illegal memory access was encountered at vine.cu:7"], "CUDA error: an illegal memory access was encountered at vine.cu:7"),
     ],
 )  # fmt: skip
 def test_an_error_that_is_not_judged_stays_the_cause(lines: list[str], cause: str) -> None:
     """A harness judges several programs and goes on; a checker counts what is wrong."""
     assert first(lines) == cause
+
+
+def test_many_judged_errors_are_not_compared_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, enrich = [], grammar.enrich
+    monkeypatch.setattr(grammar, "enrich", lambda *two: calls.append(0) or enrich(*two))
+    lines = [line for n in range(60) for line in (FAILED[0].replace("7", str(n)), *DIVIDED)]
+    assert list(reader.read(lines))
+    assert len(calls) < 4 * 60

@@ -498,6 +498,14 @@ def test_a_client_that_asks_again_is_no_work(poll: str) -> None:
     assert first("serving", poll.format(1), *serving, *asks, *traceback(late), EXITED) == own
 
 
+@pytest.mark.parametrize(
+    "above",
+    ["service not available, falling back to the local model", "health check not ok, will retry"],
+)
+def test_what_is_tried_otherwise_above_a_traceback_is_over(above: str) -> None:
+    assert first(above, *traceback("KeyError: 'status'"), "epoch 1 loss 1", "epoch 2 loss 1") is None
+
+
 def test_a_line_that_tries_again_above_an_error_of_connections_is_about_it() -> None:
     lost = "requests.exceptions.ConnectionError: Connection refused by data.example.org"
     own = "IndexError: list index out of range"

@@ -180,7 +180,8 @@ def test_progress_of_another_rank_does_not_count_at_once() -> None:
     [
         ("RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed. -> restarting loader from batch 9 (restart 1/5)", True),
         ("ConnectionResetError: [Errno 104] Connection reset by peer; reconnecting to the data server (2/8)", True),
-        ("OSError: [Errno 122] Disk quota exceeded: 'k.pt' -> trying again without k.pt", True),
+        ("OSError: [Errno 122] Disk quota exceeded: 'k.pt' -> trying again without k.pt", False),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered, retrying", False),
         ("RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed. ", False),
     ],
 )  # fmt: skip

@@ -22,6 +22,13 @@ ACTOR = [
     "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
 ]
 NOT_KEPT = "keeper.errors.KeepError: 409 Conflict: the vineyard has changed"
+NO_SPACE = "OSError: [Errno 28] No space left on device: '/vine/must.h5'"
+REFUSED = "PermissionError: [Errno 13] Permission denied: '/vine/must'"
+BAD_READ = "RuntimeError: [Errno 5] Input/output error: '/vine/must'"
+LOST_GPU = "RuntimeError: CUDA error: GPU requires reset, uncorrectable ECC error encountered"
+NO_KERNEL = "RuntimeError: CUDA error: unspecified launch failure"
+NO_PEER = "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error"
+TASK_EXIT = "srun: error: n4: task 3: Exited with exit code 1"
 NO_DRIVER = "CUDA driver version is insufficient for CUDA runtime version"
 NO_INDEX = "[E::open_index] no such index: grape.idx"
 RULE = ["rule sort:", "    jobid: 4", NO_INDEX, "Error in rule sort:", "    jobid: 4"]
@@ -67,10 +74,7 @@ MENDED: dict[str, list[str]] = {
     "an action": ["fitted", NOT_KEPT, "retrying the upload of vines", "vines uploaded (part 7)", "bye"],
     "an action by another name": ["fitted", *LOST, "retrying commit with parent 7a1", "pushed to org/vines (commit 8b2)", "bye"],
     "an action for a unit": ["fitted", NOT_KEPT, "retrying update of run 31 in 9 s", "run 31 updated", "bye"],
-    "a piece": ["upload failed: grown/7.tar to s3://vine/7.tar ('Connection aborted.')", "retrying failed uploads (1/3)", "upload: grown/7.tar to s3://vine/7.tar", "bye"],
     "a trial that was restarted": ["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "08:00 INFO -- Trial vine_7 will be restarted from step 9 (attempt 1 of 3)", "Trial vine_7 completed after 9 steps", "bye"],
-    "a job that the script cancelled": ["grape: scancel 32", f"grape: log of 32: {OTHERS_END}", "grape: bunches kept"],
-    "a job of an array": ["grape: scancel 30_2", f"[30_2] {OTHERS_END}", "grape: bunches kept"],
     "a JVM's warning": [*WARNED, "31/07/02 08:00:04 INFO Main: written"],
 }  # fmt: skip
 
@@ -102,11 +106,17 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "the action was done for something else": (["fitted", NOT_KEPT, "retrying upload of vines", "roses uploaded"], NOT_KEPT),
     "an error above the action": ([*DIVIDED, "keeper: busy", "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "an error of other work": ([*DIVIDED, "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
-    "another piece": (["upload failed: grown/7.tar to s3://vine/7.tar", "upload: grown/8.tar to s3://vine/8.tar"], "upload failed: grown/7.tar to s3://vine/7.tar"),
     "the restarted trial failed": (["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "Trial vine_7 will be restarted from step 9", "Trial vine_7 failed again"], ACTOR[0]),
-    "the script's own job": (["grape: scancel 32", OTHERS_END, "grape: cleaning up"], OTHERS_END),
-    "the script's own job with a time in front": (["grape: scancel 31", f"[2031-07-02 08:00:00] {OTHERS_END}", "grape: cleaning up"], f"[2031-07-02 08:00:00] {OTHERS_END}"),
-    "a job that someone else cancelled": (["grape: scancel 33", f"grape: log of 32: {OTHERS_END}", "grape: lost"], f"grape: log of 32: {OTHERS_END}"),
+    "another end, for which the mended error is no reason": (["fitted", "KeepError: failed to upload, HTTP 409", "retrying the upload", "uploaded", TASK_EXIT], TASK_EXIT),
+    "a full disk above an upload": ([NO_SPACE, "keeper: retrying upload", "keeper: uploaded 3 vines"], NO_SPACE),
+    "a right that is missing": ([REFUSED, "keeper: retrying upload", "keeper: uploaded 3 vines"], REFUSED),
+    "a GPU that fails while loading": ([LOST_GPU, "retrying load", "must loaded", TASK_EXIT], LOST_GPU),
+    "a file system that fails while loading": ([BAD_READ, "retrying load", "must loaded", TASK_EXIT], BAD_READ),
+    "a kernel, by the name of an action": ([NO_KERNEL, "keeper: retrying launch", "launched 8 presses", TASK_EXIT], NO_KERNEL),
+    "a peer above an upload": ([NO_PEER, "keeper: retrying upload of vines", "keeper: uploaded vines", TASK_EXIT], NO_PEER),
+    "a lost node of a job that the script names": (["grape: scancel 32", f"grape: {OTHERS_END[:-4]} DUE TO NODE FAILURE ***", "grape: cleaning"], f"grape: {OTHERS_END[:-4]} DUE TO NODE FAILURE ***"),
+    "a bar above a lost node": (["grape: scancel 32", f" 5%|# | 5/99{OTHERS_END[:-4]} DUE TO NODE FAILURE ***", "grape: cleaning"], f" 5%|# | 5/99{OTHERS_END[:-4]} DUE TO NODE FAILURE ***"),
+    "a piece that is measured": (["write failed: /vine/7.tar: [Errno 5] Input/output error", "write: /vine/7.tar 0 MB/s"], "write failed: /vine/7.tar: [Errno 5] Input/output error"),
     "a JVM's error": (["2031-07-02 08:00:00 ERROR [main] App - no start", *WARNED[1:]], WARNED[1]),
 }  # fmt: skip
 

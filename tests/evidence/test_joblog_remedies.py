@@ -19,6 +19,9 @@ NO_IMAGE = (
 )
 PREEMPTED = "slurmstepd: error: *** JOB 31 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO PREEMPTION ***"
 OVER_TIME = PREEMPTED.replace("PREEMPTION", "TIME LIMIT")
+NODE_LOST = PREEMPTED.replace("PREEMPTION", "NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+TASK_EXIT = "srun: error: n4: task 0: Exited with exit code 1"
 LATER_END = PREEMPTED.replace("08:", "09:")
 FULL = "Lic.TokenError: no token is free -> waiting 30 s (1/9)"
 KILLED = "./all.sh: line 8:  4410 Killed                  ./viewer --hidden"
@@ -78,6 +81,7 @@ SURVIVED: dict[str, list[str]] = {
     "a numbered run": ["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", PREEMPTED.replace("08:", "09:"), "[run 3] on n6", "E=-3", "bye"],
     "a lost node": ["== attempt 1 ==", PREEMPTED.replace("PREEMPTION", "NODE FAILURE, SEE SLURMCTLD LOG"), "== attempt 2 ==", "E=-2"],
     "a traced kill": ["must: 0.7 l/s", "+ kill -TERM 4410", "+ wait 4410", KILLED.replace("Killed    ", "Terminated"), "+ exit 0"],
+    "a traced SIGKILL": ["must: 0.7 l/s", "+ kill -9 4410", KILLED, "+ exit 0"],
     "a server's step": ["[cli] grapes -> must.json", "trap: stopping it", "srun: forcing job termination", f"[srv] {STEP.replace('31.1', '31.0')}", *(f"[srv] {line}" for line in RAISED[:2]), "[srv] asyncio.exceptions.CancelledError", "trap: gone, exit 0"],
     "a watcher's step": ["[mon] watcher stopping", STEP, "[all.sh] step 31.1 cancelled as planned", "[grow] must pressed ... ok", "[all.sh] exit 0"],
     "an announced helper": ["starting viewer on port 7 (pid 4400), a clock (pid 4410)", "must 7 l", "grape run finished", KILLED, "all.sh: line 9:  4402 Killed                  viewer --port 8", "copying the must", "ok"],
@@ -117,7 +121,7 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "the GPU was lost": (["CUDA error: an illegal memory access was encountered", "+ export CUDA_VISIBLE_DEVICES=-1", "grapes written to must.npz"], "CUDA error: an illegal memory access was encountered"),
     "the CPU was not wanted": ([NO_DEVICE, "trying on CPU", "press.py: cannot press on CPU"], NO_DEVICE),
     "the work failed on the CPU": ([NO_DEVICE, "pressing on CPU as requested", *DIVIDED], DIVIDED[-1]),
-    "the work failed on the CPU by a signal": ([NO_DEVICE, "pressing on CPU as requested", CRASHED], CRASHED),
+    "the work failed on the CPU by a signal": ([NO_DEVICE, "running on CPU as requested", CRASHED], CRASHED),
     "an interruption without an end": (["step 7", "KeyboardInterrupt caught, keeping the must", "kept must.7"], "KeyboardInterrupt caught, keeping the must"),
     "an interruption and a bad end": (["step 7", *INTERRUPTED, "caught KeyboardInterrupt", "must written to must.7", "exit code 130"], "KeyboardInterrupt"),
     "runs of one job": (["run 1: 0.8", "run 2: 0.7", PREEMPTED, "run 3: 0.9"], PREEMPTED),
@@ -132,6 +136,13 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "results counted from 0": (["run 0: 0.8", PREEMPTED, "run 1: 0.9"], PREEMPTED),
     "the first start of several": (["launch #1 on n4", PREEMPTED, "launch #1 of the press"], PREEMPTED),
     "the next start ran out of time, too": (["launch #0 on n4", PREEMPTED, "launch #1 on n5", "E=-2", OVER_TIME], OVER_TIME),
+    "a failing GPU above a wanted CPU": ([NO_DEVICE, ECC, "running on CPU as requested"], ECC),
+    "a lost GPU and a part on the CPU": ([NO_DEVICE, "Saving vines on CPU as requested", TASK_EXIT], NO_DEVICE),
+    "another's SIGKILL": (["+ kill 4410", KILLED, "All 10 vines pressed"], KILLED),
+    "a part that ended well after an interruption": (["^C", *INTERRUPTED, "caught KeyboardInterrupt, stopping workers", "worker 1 exited with code 0", TASK_EXIT], "KeyboardInterrupt"),
+    "numbered results behind a lost node": (["Segment 1: T=300 K", NODE_LOST, "Segment 2: T=301 K", "Segment 3: T=301 K"], NODE_LOST),
+    "what else is numbered": ([PREEMPTED, "Launch 1 ranks done", "Launch 2 ranks done", "bye"], PREEMPTED),
+    "a failing GPU that is tolerated": ([ECC, "ECC error: tolerated", "exit code 0"], ECC),
     "the work's step": (["grow: step 4 of 9", STEP, "job complete"], STEP),
     "the whole job": (["grow: done", STEP, STEP.replace("STEP 31.1", "JOB 31")], STEP),
 }  # fmt: skip

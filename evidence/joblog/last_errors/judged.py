@@ -37,8 +37,10 @@ _VERDICT = re.compile(
 )
 """The same in a field below the heading, perhaps with the error itself."""
 _RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)\b")
-_CHECKED = re.compile(r"(?:={9}|==\d{1,10}==)(?: ERROR SUMMARY: (?P<n>\d{1,9}) errors?\b|\s|$)")
-"""A line of compute-sanitizer or Valgrind beside the program's own output, or its sum."""
+_CHECKED = re.compile(
+    r"={9} (?:ERROR SUMMARY: (?P<n>\d{1,9}) errors?\b|Program hit cuda\w{3,60} \(error \d{1,4}\) due to .{3,120} on CUDA API call to )"
+)
+"""A call that compute-sanitizer reports beside the program's own output, or its sum."""
 _PAGE = re.compile(
     rf"(?P<frame>[-=*#]{{2,8}}) (?:{'|'.join(_DOCUMENT)})\d{{1,9}}\b.{{0,3}}\S{{1,120}}\.(?:md|rst|txt|html?|pdf|adoc|tex)\)? ?(?P=frame)$",
     re.IGNORECASE,

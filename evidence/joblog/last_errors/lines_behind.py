@@ -38,9 +38,9 @@ _FILE_TOOL = re.compile(
 _IGNORED = re.compile(r"^\+{1,4} exit 0$|\bignor(?:ed|ing)\W{0,3}$", re.IGNORECASE)
 """So they did not if the script says that it does without, or if its shell traces a good exit."""
 _CLOSED_BY_USER = re.compile(
-    r"\[[CI] .{0,40}App\] (?:received (?:shutdown request|signal \d{1,2}\b).{0,40}stopping$|Shutting down on /api/shutdown)"
+    r"\[[CI] .{0,40}App\] (?:received shutdown request\b.{0,40}stopping$|Shutting down on /api/shutdown)"
 )
-"""A notebook's server reports that its user or its job ends it."""
+"""A notebook's server reports that its user ends it; a signal may be Slurm's."""
 _READER = re.compile(
     r"(?:/\S{0,80}/)?(?:cat|head|tail|wc|[ef]?grep|sed|g?awk|sort|cut|uniq|diff|stat|du|file|readlink|chmod|touch|source): (?P<what>.{1,600}): No such file or directory$"
 )

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Reversible, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from probing_cluster.evidence.joblog import grammar, labels, units
+from probing_cluster.evidence.joblog import grammar, units
 from probing_cluster.evidence.joblog.last_errors import closing, judged, levels, lines_behind, remedies
 
 TRIGGERS = (
     "retry", "Retry", "Trying to restart", "estarting", "run again", "try again", "esubmit", "alling back", "Starting task ",
-    "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", "e restarted", " failed: ",
+    "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", "e restarted",
     *judged.TRIGGERS, *remedies.TRIGGERS,
 )  # fmt: skip
 """A line without any of these begins nothing that this module follows."""
@@ -52,12 +52,12 @@ _SAME_ACTIONS = {
 _DONE = re.compile(r"\b(?P<action>[a-z]{2,12}?)(?P<last>[a-z])(?:(?P=last)|e)??e?d\b")
 """The past of such a word."""
 _OF_TRANSFER = re.compile(
-    r"\b(?:HTTP\w{0,8}|\w{0,20}Client\w{0,8}|[45]\d\d(?= [A-Z])|\w{0,20}Connection\w{0,12}|remote|requests?|API|URL|tim(?:ed|e)[ -]?out|refused|reset|unavailable|rejected|conflict|busy|denied|locked|Errno|SSL|network|servers?)\b",
-    re.IGNORECASE,
+    r"\b(?:HTTP\w{0,8}|\w{0,20}(?:Client|HTTP|Connection|Connect)Error|[45]\d\d(?= [A-Z])|URL|SSL)\b"
 )
-"""Words of an error that an action meets which brings something elsewhere; any other error must name the action."""
-_PIECE = re.compile(r"(?P<what>[a-z]{3,12})(?P<failed> failed)?: (?P<piece>\S*[/.]\S*)")
-"""A tool's line about one of its pieces."""
+"""Words of an error that an action meets which brings something elsewhere; any other error must say that the action failed."""
+_TRANSFERS = frozenset({"upload", "download", "updat", "send", "sync", "request", "transfer"})
+_NO_ACTION = re.compile(r"\b(?:CUDA|NCCL|cu[A-Z]\w+|HIP|Errno|signal)\b")
+"""What a machine, a peer or the system reports may name an action by chance."""
 _SPARK = re.compile(
     r"\b(?P<what>Starting|Finished|Lost) task (?P<task>\d{1,9})\.(?P<attempt>\d{1,4}) in stage (?P<stage>[\d.]{1,12})"
 )
@@ -81,9 +81,6 @@ _AROUND = re.compile(
 )
 """Commands around the work: of loops, and looks at what a failed one left behind."""
 _OWN_CANCEL = re.compile(r"\+{1,4} (?:/\S{1,80}/)?scancel (?:-\S{1,40} )*\d{1,12}\.\d{1,6}\s*$")
-_CANCELS = re.compile(r"\bscancel (?:-\S{1,40} )*(?P<job>\d{1,12}(?:_\d{1,6})?)(?![\w.])")
-_ENDED_JOB = re.compile(r"error: \*\*\* JOB (?P<job>\d{1,12}) ON \S{1,80} CANCELLED AT ")
-_NAME_CHARS = re.compile(r"\w+")
 _OWN_REQUEUE = re.compile(r"(?:\+{1,4} )?(?:/\S{1,80}/)?scontrol requeue (?P<job>\d{1,12})\s*$")
 _OPTIONAL = re.compile(
     r"npm (?:WARN|warn) optional SKIPPING OPTIONAL DEPENDENCY: |\binfo \"?\S{1,120} is an optional dependency and failed compatibility check\b"
@@ -129,16 +126,10 @@ class Refutations:
         self._units: dict[str, _Unit] = {}
         self._announced = 0
         """Line of the last announcement of another attempt."""
-        self._piece = 0
-        """Line of the last piece that a tool failed at."""
         self._below: list[_Unit] = []
         """The units whose traceback may stand right below the announcement."""
         self._command: _Command | None = None
         self._cancel: _Command | None = None
-        self._cancelled: set[str] = set()
-        """Jobs that the script cancels."""
-        self._other = 0
-        """Line in which the script shows how such a job ended, above the script's next words; 0 without one."""
         self._requeued = False
         """Whether Slurm has done so."""
         self._requeue = ""
@@ -150,16 +141,20 @@ class Refutations:
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
-        waits = bool(self._units) and line <= max(self._announced, self._piece) + _MAX_WAIT_LINES
+        waits = bool(self._units) and line <= self._announced + _MAX_WAIT_LINES
         return (
             waits
             or self._command is not None
             or self._cancel is not None
             or self._requeue != ""
             or self._noted > 0
-            or self._other > 0
             or self._remedies.following(line)
         )
+
+    @property
+    def restarted(self) -> int:
+        """The last line that showed a later start of the job to have worked; 0 without one."""
+        return self._remedies.restarted
 
     def covers(self, line: int, held: Sequence[grammar.JobFinding] = ()) -> bool:
         """Whether the work outlived the error in `line`, as the script says itself, or as the lines behind it showed when it was `held`."""
@@ -178,8 +173,6 @@ class Refutations:
         yield from self._read_turn(line, text)
         yield from self._read_note(line, text)
         text = text[:_MAX_CHARS]
-        yield from self._read_cancel(line, text)
-        yield from self._read_piece(line, text)
         if _OPTIONAL.search(text):
             yield self._top(line, lambda above: _OF_NPM.match(above) is not None), line
         if found := _OWN_REQUEUE.match(text):
@@ -226,7 +219,10 @@ class Refutations:
     def _repeat(self, line: int, name: str) -> None:
         """An action is tried again that its verb names: the error right above the line is meant, with its traceback."""
         error, top = next(iter(reversed(self._recent)), ""), line - 1
-        if _OF_TRANSFER.search(error) is None and name.split()[1] not in error.lower():
+        action = name.split()[1]
+        brings = action in _TRANSFERS and _OF_TRANSFER.search(error) is not None
+        failed = rf"(?:\bto|could not|cannot|unable to|can't|while|during) {action}|\b{action}\w{{0,3}} (?:failed|error)"
+        if _NO_ACTION.search(error) or not (brings or re.search(failed, error, re.IGNORECASE)):
             return
         for above in islice(reversed(self._recent), 1, _LINES):
             if not (above[:1].isspace() or grammar.TRACEBACK in above):
@@ -236,31 +232,6 @@ class Refutations:
             unit = self._units.setdefault(name, _Unit())
             unit.failed.append((top, line))
             unit.waits = True
-
-    def _read_piece(self, line: int, text: str) -> Iterator[tuple[int, int]]:
-        """A tool reports first that it failed at a piece, and then the piece as it does each of those that went well."""
-        if (found := _PIECE.match(text)) is None:
-            return
-        name = f"{found['what']}: {found['piece'].rstrip(':,')}"
-        if found["failed"] and (name in self._units or len(self._units) < _MAX_NAMES):
-            self._units.setdefault(name, _Unit()).failed.append((line, line))
-            self._piece = line
-        elif not found["failed"] and name in self._units:
-            yield from self._units.pop(name).failed
-
-    def _read_cancel(self, line: int, text: str) -> Iterator[tuple[int, int]]:
-        """A script that cancels another job, shows how that one ended in words of its own, and goes on."""
-        if self._other and not _OF_SLURM.match(text) and text.strip():
-            if not _BAD.search(text):
-                yield self._other, self._other
-            self._other = 0
-        if (found := _CANCELS.search(text)) and len(self._cancelled) < _MAX_NAMES:
-            self._cancelled.add(found["job"])
-        elif self._cancelled and (found := _ENDED_JOB.search(text)):
-            words = set(_NAME_CHARS.findall(text[: found.start()]))
-            if _OF_SLURM.match(labels.bare(0, text).text) is None:
-                words.add(found["job"])
-            self._other = line if words & self._cancelled else 0
 
     def _began(self, line: int, name: str) -> int:
         """About where the output of the attempt begins that ended above `line`."""

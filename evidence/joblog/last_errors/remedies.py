@@ -55,6 +55,11 @@ _ON_CPU = re.compile(
     re.IGNORECASE,
 )
 """The GPUs are hidden, or not wanted: what lacks one is no failure if the work goes well; nor otherwise, if the program says so."""
+_WORKS = re.compile(
+    r"\b(?:no gpu|run\w{0,4}|train\w{0,3}|comput\w{1,5}|execut\w{1,3}|using|device:)(?![^,;]{0,40}[.;])",
+    re.IGNORECASE,
+)
+"""What is done there is the work, and not only a part of it."""
 _NO_GPU = ["cuinit", "libcuda", "nodevice", "no cuda", "no gpu", "no nvidia", "not find cuda"]
 """How a program says that it lacks one."""
 _CAUGHT = re.compile(
@@ -66,8 +71,10 @@ _AT_ONCE = re.compile(r"\bwill be retried\b|\bwaiting \d{1,5} ?s\w{0,6} \(\d{1,4
 """The line with the complaint says what is done about it, too."""
 _OWN_KILL = re.compile(
     r"\b(?:stop|kill|end|terminat|shutt)\w{0,5} (?:it|down|\S{1,40} (?:server|helper|monitor|viewer))\b.{0,20}\(kill (?:-\w{1,7} )?(?P<pid>\d{2,8})\)"
-    r"|^\+{1,4} (?:/\S{1,80}/)?kill (?:-(?:s )?(?!0\b)\w{1,7} )?(?P<traced>\d{2,8})$"
+    r"|^\+{1,4} (?:/\S{1,80}/)?kill (?:-(?:s )?(?P<signal>(?!0\b)\w{1,7}) )?(?P<traced>\d{2,8})$"
 )
+_KILLED = re.compile(r" (?P<pid>\d{2,8}) (?P<how>Killed|Terminated)\b")
+_HARD_SIGNALS = frozenset({"9", "KILL", "SIGKILL"})
 _HELPERS = re.compile(
     r"\b(?:start|launch|spawn)\w{0,4} (?P<names>[^()\n]{2,80}) \(pid[ :=]{1,2}\d{2,8}\)", re.IGNORECASE
 )
@@ -102,6 +109,11 @@ _DONE = re.compile(r"(?<!not )\b(?:done|finished|completed?)\W*$", re.IGNORECASE
 _GOOD = re.compile(
     r"\b(?:exit(?:ed)?,?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$"
 )
+_OF_PART = re.compile(
+    r"\b(?:workers?|ranks?|threads?|child(?:ren)?|process(?:es)?|tasks?|steps?|nodes?|loaders?|actors?)\b",
+    re.IGNORECASE,
+)
+"""What may end well while the program does not."""
 _OWN_GOOD = {"sbatch": "Submitted batch job ", "pull": "Creating SIF file"}
 """How commands themselves report a success, by the word for what failed."""
 COMPLAINT = r"fail\w{0,4}|errors?|exceptions?|crash\w{0,3}|abort\w{0,3}|kill\w{0,3}|cancel\w{0,5}|timed? ?out|gave up|giv\w{2,3} up|denied|traceback|cannot|could not|unable"
@@ -113,13 +125,13 @@ _NOT_STARTED = re.compile(
 )
 """How a start ends that Slurm, and no program of the job, brought to an end."""
 _NEXT_START = re.compile(
-    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2}|(?:run|attempt|try|launch|segment|leg|session|incarnation)[ #:]{1,2}(?P<n>))(?P<k>[1-9]\d{0,2})\b",
+    r"\W{0,6}(?:start[ #:]{1,2}(?!1\b)|restart(?: count)?[ #:]{1,2}|(?:(?<=\W)|(?=\w{3,7} ?#))(?:run|attempt|try|launch)[ #:]{1,2}(?P<n>))(?P<k>[1-9]\d{0,2})\b(?(n)(?=\W{0,6}$|[\])]? (?:on|at|node|host) \S))",
     re.IGNORECASE,
 )
-"""The heading of a job's next start. Other things are numbered by some of the nouns, too: such a number counts the ends of the job so far."""
+"""The heading of a job's next start. Other things are numbered by some of the nouns, too: such a heading has a frame or a `#`, and its number counts the ends of the job so far."""
 OF_SLURM = r"(?:srun|slurmstepd\S{0,80}|scancel): "
 _FIRST_START = re.compile(
-    r"\W{0,6}(?:run|attempt|try|launch|start|segment|leg|session|incarnation)[ #:]{1,2}0\b(?!\W{0,3}\d)",
+    r"\W{0,6}(?:(?<=\W)|(?=\w{3,7} ?#))(?:run|attempt|try|launch|start)[ #:]{1,2}0\b(?!\W{0,3}\d)",
     re.IGNORECASE,
 )
 """Some count from 0. A number behind it is a result."""
@@ -157,8 +169,8 @@ class Remedies:
         """Line of the last remedy."""
         self._wrong = 0
         """Line of the last complaint that no remedy covers."""
-        self._kill: tuple[str, int] | None = None
-        """The process that the script ends itself, and the line that says so."""
+        self._kill: tuple[str, int, bool] | None = None
+        """The process that the script ends itself, the line that says so, and whether by SIGKILL."""
         self._helpers: set[str] = set()
         """Words and numbers with which the script announced what it starts beside the work."""
         self._first = 1
@@ -167,6 +179,8 @@ class Remedies:
         """The instants at which Slurm ended the job before."""
         self._ended = -_RESTART_LINES
         """Line of the last such end."""
+        self.restarted = 0
+        """The last line that showed a later start to have worked."""
         self._start: tuple[int, int, int] | None = None
         """First and last line of what Slurm ended, and how many lines the next start has printed."""
 
@@ -180,9 +194,11 @@ class Remedies:
         """A line of the log, in order; yields first and last lines of errors that the work outlived."""
         yield from self._read_start(line, text)
         text = text[:_MAX_CHARS]
-        if (found := _ON_CPU.search(text)) and found["wanted"] and (top := self._top(line, _NO_GPU, 0)):
-            yield top, line
-            return
+        if (found := _ON_CPU.search(text)) and found["wanted"] and _WORKS.search(text):
+            lacks = [number for number, above in islice(self._above(line), _LINES) if _is_no_gpu(above)]
+            yield from ((number, number) for number in lacks)
+            if lacks:
+                return
         if self._read_kill(line, text) or self._read_remedy(line, text):
             return
         if self._pending and self._is_wrong(line, text):
@@ -191,6 +207,7 @@ class Remedies:
         if not self._pending or self._wrong:
             return
         good, loaded, ended = _is_good(text), _LOADED.match(text) is not None, _GOOD.search(text) is not None
+        ended = ended and _OF_PART.search(text) is None
         for remedy in self._pending:
             own = bool(remedy.good) and remedy.good in text
             outlived = ended if remedy.interrupted else good or own
@@ -286,7 +303,8 @@ class Remedies:
 
     def _read_kill(self, line: int, text: str) -> bool:
         if found := _OWN_KILL.search(text):
-            self._kill = found["pid"] or found["traced"], line
+            hard = found["pid"] is not None or (found["signal"] or "").upper() in _HARD_SIGNALS
+            self._kill = found["pid"] or found["traced"], line, hard
             return True
         if (found := _HELPERS.search(text)) and len(self._helpers) < _MAX_PENDING:
             if not _OF_WORK.search(found["names"]):
@@ -299,12 +317,12 @@ class Remedies:
             return work_over.is_over(above) and self._state(line, line)
         if self._kill is None:
             return False
-        pid, since = self._kill
+        pid, since, hard = self._kill
         if line > since + _KILL_LINES:
             self._kill = None
-        elif f" {pid} Killed" in text or f" {pid} Terminated" in text:
+        elif (found := _KILLED.search(text)) and found["pid"] == pid:
             self._kill = None
-            return self._state(line, line)
+            return (hard or found["how"] == "Terminated") and self._state(line, line)
         return False
 
     def _read_start(self, line: int, text: str) -> Iterator[tuple[int, int]]:
@@ -324,7 +342,7 @@ class Remedies:
             first, last, printed = self._start
             self._start = first, last, printed + 1
             if printed + 1 >= _OUTPUT_LINES:
-                self._start = None
+                self._start, self.restarted = None, line
                 yield first, last
 
 
@@ -336,6 +354,10 @@ def _plain(text: str) -> str:
 def complains(text: str) -> bool:
     """Whether the line complains of something, or is Slurm's."""
     return _OF_SLURM.match(text) is not None or _WRONG.search(text) is not None
+
+
+def _is_no_gpu(text: str) -> bool:
+    return any(word in text.lower().replace("-", "").replace("_", "") for word in _NO_GPU)
 
 
 def _is_good(text: str) -> bool:

@@ -37,9 +37,10 @@ _ENDED = re.compile(
 )
 """The program's own report that its work is over, as far as the word of the end."""
 _KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)")
-"""The script ends its own helpers, as its shell traces: they lose each other."""
+"""The script ends its own helpers, as its shell traces: they lose each other. It says nothing of the work."""
 _BAR = re.compile(r"\[#{0,80} {0,80}\] \| {0,3}(?P<pc>\d{1,3})% Completed \|")
 """Dask's bar, which has no counters."""
+_BEGINS = re.compile(r"\b(?:start|begin|launch|load|comput|submit|runn|next|second|then)", re.IGNORECASE)
 _PER_CENT = r"\d{1,2}(?:\.\d{1,4})?\s?%"
 _OF_PART = re.compile(
     rf"\b(?:be|half|part(?:ial|ly)\w{{0,2}}|nearly|almost|first|second|third|next|each|every|another)\b|\bjob ?[#:]? ?\d{{1,3}}\b(?! ?%)|\b(?:run|program|simulation|work) ?[#:]? ?\d{{1,4}}\b(?! ?%)|\b{_PER_CENT} ?\w{{1,9}}$",
@@ -59,6 +60,8 @@ _ONLY_TOTAL = re.compile(rf"(?: |\W{{0,4}}(?=[\d /of]{{3,40}}\W{{0,6}}$)){_COUNT
 
 
 _OVER, COMPLETE, _GOES_ON, _TESTED, _ZERO_CODE = "over", "complete", "goes on", "tested", "code 0"
+_COMPUTED = "computed"
+"""A computation of Dask is over: the whole work, if nothing else begins."""
 
 
 def is_over(before: Sequence[str]) -> bool:
@@ -86,6 +89,8 @@ def state(before: Sequence[str]) -> tuple[bool, int]:
     if last == _TESTED:
         above = islice(reversed(before), behind + 1, behind + 1 + _SUM_LINES)
         return any(map(_RAN.match, above)), behind
+    if last == _COMPUTED:
+        return not any(map(_BEGINS.search, islice(reversed(before), behind))), behind
     if last != _ZERO_CODE:
         return last == _OVER, behind
     above = islice(reversed(before), behind + 1, None)
@@ -97,7 +102,11 @@ def _report(line: str) -> str:
     """What the line reports of the work; empty for nothing. Each of many losses asks for the same lines above it."""
     text = labels.bare(0, line).text
     bar = _BAR.match(text)
-    if _is_over(text) or _KILLS.match(line) or (bar and bar["pc"] == "100"):
+    if _KILLS.match(line):
+        return ""
+    if bar and bar["pc"] == "100":
+        return _COMPUTED
+    if _is_over(text):
         return _OVER
     if _TESTS.match(text):
         return _TESTED

@@ -1,0 +1,37 @@
+"""What the words of a log cannot refute: a failed machine, a lost node, a full disk. Only the same process's further work shows that it was outlived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from probing_cluster.evidence.joblog.grammar import JobFinding
+from probing_cluster.evidence.joblog.messages.devices import cuda
+
+_NODE_FAILED = "slurm_node_fail"
+_LASTING = cuda.ONLY_HARDWARE | {
+    "disk_full", "filesystem_unreachable", "io_error", "stale_file_handle", _NODE_FAILED,
+}  # fmt: skip
+_LATE_LINES = 800
+"""A message of several lines is held later than others, but never by so many lines."""
+
+
+def refuted(held: Sequence[JobFinding], first: int, last: int, *, restarted: bool) -> list[int]:
+    """The findings in the lines `first` to `last` that words can refute, with the reasons above them that were looked up for the first one.
+
+    `restarted`: the next start of the job stands below, which makes up for a lost node.
+    """
+    near = takewhile(lambda i: held[i].line >= first - _LATE_LINES, reversed(range(len(held))))
+    found = sorted(i for i in near if first <= held[i].line <= last)
+    while found and found[0] and {"farewell", "last_word"} & held[found[0] - 1].detail.keys():
+        found.insert(0, found[0] - 1)
+    return [i for i in found if not _lasts(held[i]) or (restarted and held[i].kind == _NODE_FAILED)]
+
+
+def _lasts(finding: JobFinding) -> bool:
+    return finding.kind in _LASTING or finding.domains == ("hardware",)
+
+
+def are_enough(finding: JobFinding) -> bool:
+    """Whether the program's own report that it goes on after it, and little further work, are enough."""
+    return bool(finding.detail.get("handled")) and not _lasts(finding)
