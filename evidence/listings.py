@@ -74,7 +74,10 @@ def opened(text: str, lines_above: Iterable[str]) -> str:
 def closes(mark: str, text: str, above: str) -> bool | None:
     """Whether the string that `mark` ends is over with the line; None if there is none, as the line opens one itself or has a whole one."""
     text = text[found.end() :] if (found := _OUTPUT.match(text)) else text
-    if opened(text, [above]) == mark or (mark in _PAIRED and mark in text and text.count(mark) % 2 == 0):
+    # A line's end may be escaped in the string, too: only at a beginning does it await one.
+    if opened(text, [above.removesuffix("\\")]) == mark or (
+        mark in _PAIRED and mark in text and text.count(mark) % 2 == 0
+    ):
         return None
     return _CLOSING_TEXT.match(text) is not None if mark == '"' else mark in text
 

@@ -38,10 +38,11 @@ def first(lines: list[str]) -> str | None:
         ["+++ b/a.py", "@@ -3,1 +3,4 @@ def run():", *[f"+{line}" for line in TRACE], "-ValueError: none", "applied"],
         ["+++ b/a.py", "@@ -3 +3 @@", "-OSError: lost", "+OSError: found", "@@ -7,0 +8 @@", "+OSError: lost again"],
         ['body: "\\u003cpre\\u003eTraceback:\\n', "      ValueError: a\\n\\u003c/pre\\u003e", "      OSError: b was raised"],
+        ['OUT = """\\', *TRACE, "lost\\", '"""', "other = 1"],
         ["+ head -6 notes.py", 'NOTES = """', *TRACE, "+ date", "today"],
         ["+ head notes.py", "import re", 'NOTES = """', *TRACE, "+ date"],
     ],
-    ids=["python", "argument", "value", "rust", "raw rust", "go", "template", "raw c++", "diff", "short diff", "record", "head", "ten lines"],
+    ids=["python", "argument", "value", "rust", "raw rust", "go", "template", "raw c++", "diff", "short diff", "record", "escaped end", "head", "ten lines"],
 )  # fmt: skip
 def test_a_listing_shows_no_error(lines: list[str]) -> None:
     assert first(lines) is None
