@@ -27,6 +27,8 @@ _JUST_BEFORE = timedelta(seconds=20)
 """An agent that reported so shortly before its node was given up shows no silence of the node."""
 _CRASHED = 0.85
 """Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
+_SILENT_ONLY = 0.7
+"""Weight of a loss of which only the agent's silence is known: less than likely."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -109,7 +111,10 @@ def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _gone_by_the_requeue(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Claims for nodes that had gone away when the job was requeued, maybe for a fault of another node."""
+    """Claims for nodes that had gone away when the job was requeued, maybe for a fault of another node.
+
+    An agent's silence alone, without Slurm's word, makes it possible at most.
+    """
     signs = [s for s in node_faults.signs_of_loss(view) if s.event.kind in node_faults.SILENCES]
     signs = [s for s in signs if view.start_at < s.at <= view.end_at and not s.after_own_action]
     for node in sorted({s.event.node for s in signs}):
@@ -117,7 +122,8 @@ def _gone_by_the_requeue(view: evidence_view.EvidenceView) -> Iterable[claims.Cl
         if not node_faults.outlived_its_loss(view, node) and not _ended_there(
             view, node, mine[0].event.observed_at
         ):
-            yield _gone_claim(view, LOST, mine[0], _CRASHED, mine[0].at)
+            by_slurm = any(s.event.kind != node_faults.AGENT_SILENT for s in mine)
+            yield _gone_claim(view, LOST, mine[0], _CRASHED if by_slurm else _SILENT_ONLY, mine[0].at)
 
 
 def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

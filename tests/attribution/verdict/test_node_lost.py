@@ -151,6 +151,7 @@ def test_a_requeue_after_a_node_went_away_is_no_persons_doing(make):
     """Slurm requeues the job of a node that it lost."""
     v = _requeued_for_mount(make, _silent(make, 40), ours=False)
     assert (v.cause, v.node) == ("node_lost", "n2")
+    assert v.confidence is records.Confidence.POSSIBLE  # only the agent's silence is known
 
 
 @pytest.mark.parametrize("ours", [True, False])
