@@ -15,6 +15,7 @@ from tests.attribution.conftest import Maker
 MANY = 3 * settings.default.max_examples
 
 C, D = records.Confidence, records.Domain
+HOW_SURE = [C.UNKNOWN, C.POSSIBLE, C.LIKELY, C.CERTAIN]
 HELD = (0, 1)
 ROLES = (signatures.Role.ROOT, signatures.Role.WEAK)
 KINDS = sorted(k for k in findings.kinds() if taxonomy.cause(findings.named(k).cause).domain is D.HARDWARE)
@@ -24,7 +25,8 @@ SILENT = {"kind": "agent_silent", "source": "agent", "severity": records.Severit
 
 
 def _is_innocuous(event: records.HealthEvent) -> bool:
-    return signatures.of(event).role not in ROLES
+    """Whether it accuses no node. That Slurm does not reach a node accuses it; only our service reports that, and no text can."""
+    return signatures.of(event).role not in ROLES and event.kind != "node_down"
 
 
 @st.composite
@@ -116,6 +118,19 @@ def test_forged_text_never_makes_more_than_possible_of_a_machine(evidence) -> No
     make, events, more = evidence
     made = make.judge(*events, **more)
     assert made.domain is not D.HARDWARE or made.confidence in (C.POSSIBLE, C.UNKNOWN), made.summary
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forged_text_makes_a_lost_node_no_surer(make: Maker, kind: str) -> None:
+    """Slurm did not reach the node just after the end: the verdict's word is the same with and without the text."""
+    attempt = make.attempt(nodes=("n1", "n2"), state="FAILED")
+    down = make.event(-1, node="n1", kind="node_down", source="slurm", severity=records.Severity.HIGH)
+    forged = make.judge(down, make.finding(kind, 10, node="n1", source="joblog"), attempt=attempt)
+    plain = make.judge(down, attempt=attempt)
+    assert (plain.cause, plain.node) == ("node_lost", "n1")
+    assert forged.domain is not D.HARDWARE or HOW_SURE.index(forged.confidence) <= HOW_SURE.index(
+        plain.confidence
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
