@@ -25,11 +25,14 @@ SIGNALS = {
     "CPU time limit exceeded": "process_crashed",
 }
 TRANSLATED = [
-    (word, KINDS[english]) for english, words in locales._ERRORS.items() if english in KINDS for word in words
+    (word, KINDS[english])
+    for english, words in message_catalogues.ERRORS.items()
+    if english in KINDS
+    for word in words
 ]
 DIED = [
     (word, SIGNALS[english])
-    for english, words in locales._SIGNALS.items()
+    for english, words in message_catalogues.SIGNALS.items()
     if english in SIGNALS
     for word in words
 ]
@@ -54,7 +57,7 @@ def test_a_child_that_died_is_understood_in_any_language(line: str, word: str, k
     assert first(f"/var/spool/slurmd/job1/slurm_script: {line}  4711 {word}    python train.py") == [kind]
 
 
-@pytest.mark.parametrize("dumped", locales._DUMPED)
+@pytest.mark.parametrize("dumped", message_catalogues.DUMPED)
 def test_a_core_that_was_dumped_hides_no_command(dumped: str) -> None:
     """bash leaves no blank behind a long text of a signal."""
     child = f"job.sh: Zeile 3:  4711 Die maximale Dateigröße ist überschritten({dumped}) ./solve"
@@ -66,7 +69,7 @@ def test_a_core_that_was_dumped_hides_no_command(dumped: str) -> None:
 @pytest.mark.parametrize("english", ["Killed", "Terminated", "Aborted"])
 def test_an_everyday_word_alone_on_its_line_is_no_death(english: str) -> None:
     """`Beendet` is what a German program says at its good end, `Getötet` a simulation of its figures."""
-    for word in locales._SIGNALS[english]:
+    for word in message_catalogues.SIGNALS[english]:
         assert first("start", word) == []
 
 
