@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.evidence import wrapper_lines
+from probing_cluster.evidence import locales, wrapper_lines
 from probing_cluster.evidence.joblog import (
     chain,
     grammar,
-    locales,
+    late_reports,
     precedence,
     progress,
     teardown,
@@ -103,7 +103,7 @@ class CauseCandidates:
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         finding = unnamed.marked(unreached.named(licences.named(gpu_hardware.named(finding))))
-        finding = teardown.confirmed(teardown.after_work(finding, self.recent), self.candidate)
+        finding = late_reports.confirmed(teardown.after_work(finding, self.recent), self.candidate)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         if self.settled:
@@ -129,7 +129,7 @@ class CauseCandidates:
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
-        if teardown.replaces(finding, best, self.held):
+        if late_reports.replaces(finding, best, self.held):
             if self.best is not None and best is not None and precedence.refuted(best, finding):
                 self._note(self.best, survived=True)
             self.best = len(self.held) - 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core.sanitize import literals
-from probing_cluster.evidence import listings
-from probing_cluster.evidence.joblog import chain, locales, shown_text, step_output
+from probing_cluster.evidence import listings, locales
+from probing_cluster.evidence.joblog import chain, shown_text, step_output
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.last_errors import refuted, trailing_errors
 from probing_cluster.evidence.joblog.messages import (

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probing_cluster.core import digits
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence import locales
+from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import links, unnamed
 

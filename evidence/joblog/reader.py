@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.evidence import listings, prefixes
+from probing_cluster.evidence import listings, locales, prefixes
 from probing_cluster.evidence.joblog import (
     cause,
     chain,
     families,
     grammar,
     labels,
-    locales,
     mention,
     shown_text,
     step_output,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probing_cluster.evidence import classify, message_catalogues
-from probing_cluster.evidence.joblog import locales, reader
+from probing_cluster.evidence import classify, locales, message_catalogues
+from probing_cluster.evidence.joblog import reader
 
 KINDS = {
     "No space left on device": "disk_full",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import locales, mention, progress
+from probing_cluster.evidence import locales
+from probing_cluster.evidence.joblog import mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
 from probing_cluster.evidence.joblog.last_errors import (
     lines_behind,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import locales, progress
+from probing_cluster.evidence import locales
+from probing_cluster.evidence.joblog import progress
 from probing_cluster.evidence.joblog.grammar import JobFinding
 
 _COMPLAINTS = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from probing_cluster.evidence.joblog import locales, progress
+from probing_cluster.evidence import locales
+from probing_cluster.evidence.joblog import progress
 
 _STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "

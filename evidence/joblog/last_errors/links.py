@@ -12,7 +12,8 @@ from collections.abc import Reversible, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence import locales
+from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import exit_codes, unnamed
 from probing_cluster.evidence.joblog.messages.devices import cuda

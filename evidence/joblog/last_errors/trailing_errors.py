@@ -8,8 +8,8 @@ from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import chain, grammar, locales, progress
+from probing_cluster.evidence import locales, wrapper_lines
+from probing_cluster.evidence.joblog import chain, grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import (
     closing,

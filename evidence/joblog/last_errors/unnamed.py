@@ -13,7 +13,8 @@ from functools import lru_cache
 from itertools import islice
 
 from probing_cluster.core import vocabulary
-from probing_cluster.evidence.joblog import grammar, locales, progress
+from probing_cluster.evidence import locales
+from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import error_line, lines_behind
 
