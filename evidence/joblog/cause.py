@@ -24,9 +24,10 @@ from probing_cluster.evidence.joblog import (
     progress,
     teardown,
     unexplained_end,
+    units,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import sentences, unnamed, words, work_over
+from probing_cluster.evidence.joblog.last_errors import lasting, sentences, unnamed, work_over
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
@@ -34,10 +35,9 @@ from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
 _STEPS, _HANDLED_STEPS = 3, 2
 """So many further steps show that the program went on; so many are enough if the program itself reports that it goes on."""
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
-_STEPS_AFTER_END = 20
-"""So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log."""
-_STEPS_OF_GRACE = 20
-"""Processes that ignore SIGTERM print on until KillWait is over: so many of their own steps count as one of another job's."""
+_STEPS_AFTER_END, _STEPS_OF_GRACE = 20, 20
+"""So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log. Processes that ignore SIGTERM
+print on until KillWait is over: so many of their own steps count as one of another job's."""
 _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
@@ -175,8 +175,8 @@ class CauseCandidates:
         self._forget()
 
     def refute(self, first: int, last: int, *, restarted: bool = False) -> None:
-        """Later lines refute the errors in the lines `first` to `last`, and the reasons that were looked up for them; `words.refuted`."""
-        self._mark(*words.refuted(self.held, first, last, restarted=restarted))
+        """Later lines refute the errors in the lines `first` to `last`, and the reasons that were looked up for them; `lasting.refutable`."""
+        self._mark(*lasting.refutable(self.held, first, last, restarted=restarted))
         if not self.settled and self.best is not None and "survived" in self.held[self.best].detail:
             self._choose_from(self._judged, len(self.held))
             self._forget()
@@ -273,7 +273,7 @@ class CauseCandidates:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
             return
         apart = None not in (best.rank, record.rank) and best.rank != record.rank
-        if apart and self._chars <= _BUFFERED_CHARS and not words.are_enough(best):
+        if apart and self._chars <= _BUFFERED_CHARS and not lasting.is_soon_handled(best):
             return
         if self._entry is not None and progress.follows(record.text, self._entry):
             self._survived(listed=True)
@@ -287,11 +287,11 @@ class CauseCandidates:
             return
         if not progress.can_be_survived(best):
             return
-        made_up = best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text)
+        made_up = best.kind.startswith("nccl_") and units.made_up_for(best.message, record.text)
         if made_up or (not self._exited and self._script.go_on(best.message, best.kind, record.text)):
             self._survived()
             return
-        if not self._exited and progress.succeeded(record.text, best.message):
+        if not self._exited and units.succeeded(record.text, best.message):
             self._survived(doubted=self.best)
             return
         if self._progress.after_line(record.text, live=overwritten or record.dated):

@@ -304,7 +304,6 @@ _MORE_COMMANDS, _MORE_LINES = 2, 12
 """So many commands and lines are more than a script's clean-up."""
 
 
-made_up_for, succeeded = units.made_up_for, units.succeeded
 _SUCCESS = re.compile(
     r"(?!.*(?:\b(?:not|never|without|before|cannot|fail\w{0,4}|errors?|epochs?|steps?|iter(?:ation)?s?|batch(?:es)?|checkpoints?|validation|evaluation|job|script|stages?|tasks?|workers?)\b|n't))"
     r".*(?:\b(?:complet|finish|end|exit|terminat|conclud|train|stopp?)\w{0,3} (?:\w{1,20} ){0,2}?success(?:fully)?\b|\bsuccessfully (?:complet|finish|end|exit|terminat|conclud|train)\w{1,3}\b|\bsucceeded\b|\ball (?:\w{1,20} )?tests passed\b|\bnormal(?:ly)? terminat\w{1,4}\b|\bterminated normally\b)",
@@ -315,7 +314,7 @@ _SUCCESS = re.compile(
 
 def reports_success(text: str) -> bool:
     """Whether the program, or its launcher, reports that its whole work ended well."""
-    return succeeded(text) or _SUCCESS.match(text) is not None
+    return units.succeeded(text) or _SUCCESS.match(text) is not None
 
 
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:|\bfairseq_cli\.train \| done training in \d")
@@ -384,7 +383,7 @@ class AfterExit:
         """Whether so much work followed, or the workers' restart succeeded; `advanced`: the line `text` is a step that no buffer held back."""
         self._restarted = self._restarted or _RESTARTED.search(text) is not None
         self._steps += advanced
-        return (self._restarted and succeeded(text)) or self._steps >= (
+        return (self._restarted and units.succeeded(text)) or self._steps >= (
             _STEPS_AFTER_RESTART if self._restarted else _STEPS_AFTER_EXIT
         )
 

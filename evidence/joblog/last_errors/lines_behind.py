@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from probing_cluster.evidence import locales
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog import units
 
 _STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
@@ -96,7 +96,7 @@ def went_well(text: str, message: str = "") -> bool:
     """Whether the line reports a good end; a script's report that it is done is enough if `message` is a file command's complaint, a part's own report if the error was its."""
     done = is_of_file_tool(message) and any(form.search(text) for form in (_ENDED, _IGNORED))
     part = _PART.search(message)
-    done = done or _CLOSED_BY_USER.match(text) is not None or progress.made_up_for(message, text)
+    done = done or _CLOSED_BY_USER.match(text) is not None or units.made_up_for(message, text)
     done = done or (part is not None and f"INFO {part[1]} " in text and _BACK.search(text) is not None)
     return done or _WENT_WELL.search(text) is not None
 

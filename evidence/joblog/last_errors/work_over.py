@@ -110,7 +110,7 @@ def _report(line: str) -> str:
         return _OVER
     if _TESTS.match(text):
         return _TESTED
-    succeeded = progress.reports_success(text) and not progress.succeeded(text)
+    succeeded = progress.reports_success(text) and not units.succeeded(text)
     zero = _ZERO.match(text) is not None
     if _FAREWELL.match(text) or ((succeeded or zero) and not (_NOT_OVER.search(text) or _OTHER.search(text))):
         return _ZERO_CODE if zero else _OVER

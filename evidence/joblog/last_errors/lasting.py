@@ -1,4 +1,4 @@
-"""What the words of a log cannot refute: a failed machine, a lost node, a full disk. Only the same process's further work shows that it was outlived."""
+"""Faults that last, whatever a log says afterwards: a failed machine, a lost node, a full disk. Only further work of the same process shows that it got over one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LATE_LINES = 800
 """A message of several lines is held later than others, but never by so many lines."""
 
 
-def refuted(held: Sequence[JobFinding], first: int, last: int, *, restarted: bool) -> list[int]:
+def refutable(held: Sequence[JobFinding], first: int, last: int, *, restarted: bool) -> list[int]:
     """The findings in the lines `first` to `last` that words can refute, with the reasons above them that were looked up for the first one.
 
     `restarted`: the next start of the job stands below, which makes up for a lost node.
@@ -32,6 +32,6 @@ def _lasts(finding: JobFinding) -> bool:
     return finding.kind in _LASTING or finding.domains == ("hardware",)
 
 
-def are_enough(finding: JobFinding) -> bool:
-    """Whether the program's own report that it goes on after it, and little further work, are enough."""
+def is_soon_handled(finding: JobFinding) -> bool:
+    """Whether the program's own report that it goes on after `finding`, with little further work, shows that it got over it."""
     return bool(finding.detail.get("handled")) and not _lasts(finding)
