@@ -15,11 +15,14 @@ from probing_cluster.attribution.verdict.evidence_view import (
     EvidenceView,
 )
 from probing_cluster.core import records, vocabulary
+from probing_cluster.core.catalogue import fault_names
 
 OWN_ACTION_SLACK = timedelta(seconds=30)
 """A drain or requeue up to this long after the end still belongs to the attempt."""
 _REPAIR_BEGINS = timedelta(seconds=30)
 """A repair resets or reboots a drained node no sooner after its last job: it is reserved and tested first."""
+_COUNTED = timedelta(seconds=60)
+"""The check that counts GPUs and the library's own report of a missing driver come so close together."""
 _NOTHING_KNOWN = gpus.GpuMap()
 
 
@@ -27,6 +30,11 @@ def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bo
     """True for an event about one GPU, also for a node event that names a GPU."""
     named = bool(event.gpu_uuid) or gpus.index_of(event.device) is not None
     return signature.scope is signatures.Scope.GPU or (signature.scope is signatures.Scope.NODE and named)
+
+
+def _part(event: records.HealthEvent) -> str | None:
+    """The part that the event names; a check of the whole node bears its own name in that place."""
+    return None if event.kind == "check" and event.device == event.code else event.device
 
 
 def build(case: cases.Case) -> EvidenceView | None:
@@ -188,7 +196,8 @@ class _SightingBuilder:
         """The sighting; None if the event lies outside the window or does not concern the attempt."""
         if event.node not in self._nodes:
             return None
-        signature = signatures.of(event)
+        driver = self._driver_of(event)
+        signature = signatures.of(driver or event)
         attempt = self._case.attempt
         assert attempt.end_at is not None
         stretch = self._stretch
@@ -217,7 +226,7 @@ class _SightingBuilder:
             return None
         is_gpu = of_gpu and known.is_gpu(event) is not False
         gpu = gpus.gpu_key(event, known) if is_gpu else None
-        device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
+        device = (known.device_of(event) if is_gpu else None) or _part(driver or event) or event.gpu_uuid
         return records.of_checked(
             CaseSighting,
             {
@@ -236,6 +245,24 @@ class _SightingBuilder:
                 "device": device or gpus.pci_key(event.pci_bus_id),
             },
         )
+
+    def _driver_of(self, event: records.HealthEvent) -> records.HealthEvent | None:
+        """The report that the GPUs' driver is gone, of which `event`, the count of the node's GPUs, is only a sign; None for any other event.
+
+        Without the driver the check misses all of them, and may be first to do so.
+        """
+        if (event.kind, event.code) != ("check", fault_names.COUNT) or _part(event) is not None:
+            return None
+        gone = (
+            e
+            for e in self._case.events
+            if e.kind == "driver"
+            and e.node == event.node
+            and e.device in fault_names.LIBRARIES
+            and abs(e.at - event.at) <= _COUNTED
+            and (e.detail.get("recovered") is True) == (event.detail.get("recovered") is True)
+        )
+        return next(gone, None)
 
     def _is_after_own_action(self, node: str, at: datetime) -> bool:
         """True if the event may be our own doing: after our requeue, or during the repair of the node that we drained.

@@ -73,7 +73,9 @@ def _reason_of_faults(faults: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _reason(kind: str, code: str | None, device: str | None, n_more: int) -> str:
     more = f" (+{n_more} more)" if n_more else ""
-    words = (vocabulary.OWN_PREFIX.strip(), kind, code if code != kind else None, device)
+    # A check of the whole node bears its own name in the part's place.
+    part = device if device != code else None
+    words = (vocabulary.OWN_PREFIX.strip(), kind, code if code != kind else None, part)
     return sanitize.clean(" ".join(w for w in words if w), _REASON_CHARS) + more
 
 

@@ -14,7 +14,7 @@ _KINDS = ("xid", "sxid", "gpu_lost", "nvlink", "pcie", "ib_link")
 _SEVERITIES = ("high", "low", "info")
 LIBRARIES = frozenset({"nvml", "amdsmi"})
 """Vendors' libraries as the part of a fault: through them no GPU of the node can be reached. They are no part of a node."""
-_COUNT = "gpu_count"
+COUNT = "gpu_count"
 """The check that counts a node's GPUs through NVML: without the library it misses them all, and that is no fault of its own."""
 _WORDS = {"xid": "Xid", "sxid": "SXid"}
 _PCI_FUNCTION = re.compile(r"\.[0-7]$")
@@ -63,7 +63,7 @@ def _parts(key: str, fault: Mapping[str, Any]) -> set[str]:
     _, _, part = key.partition(":")
     named = [part, *(fault.get(name) for name in ("device", "pci_bus_id", "gpu_uuid"))]
     found = {_PCI_FUNCTION.sub("", text.lower()) for text in named if isinstance(text, str) and text}
-    if found == {_COUNT}:
+    if found == {COUNT}:
         found.add("nvml")
     return found or {key}  # a fault of the node as a whole is one of its own
 
@@ -90,7 +90,7 @@ def _name(key: str, fault: Mapping[str, Any]) -> str:
     kind, code, device = _kind(key, fault), fault.get("code"), fault.get("device") or key.partition(":")[2]
     words = [_WORDS.get(kind, "" if kind == "check" and code else kind)]
     words += [str(code)] if isinstance(code, str | int) and kind in {*_WORDS, "check"} else []
-    words += [str(device)] if isinstance(device, str) else []
+    words += [device] if isinstance(device, str) and device != code else []
     return sanitize.clean(" ".join(filter(None, words)) or key, 60)
 
 

@@ -53,7 +53,7 @@ def test_gpus_that_cannot_be_counted_without_the_driver_are_no_fault_of_their_ow
         "check:gpu_count": {"code": "gpu_count", "kind": "check", "device": "gpu_count", "severity": "high"}
     }
     assert [f.words for f in fault_names.named(driver | count)] == ["driver nvml (high, 2 signs)"]
-    assert [f.words for f in fault_names.named(count)] == ["gpu_count gpu_count (high)"]
+    assert [f.words for f in fault_names.named(count)] == ["gpu_count (high)"]
     assert len(fault_names.named(driver | LOST)) == 2
 
 

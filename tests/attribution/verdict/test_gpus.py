@@ -80,3 +80,26 @@ def test_a_job_of_one_cpu_whose_gpus_are_unknown_loses_possibly_at_most_to_a_gpu
     assert v.confidence is records.Confidence.POSSIBLE
     assert make.judge(lost, attempt=make.attempt(**one, n_cpus=16)).confidence is records.Confidence.LIKELY
     assert make.judge(lost, attempt=make.attempt(**{**one, "n_gpus": 0}, n_cpus=1)).cause == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("about_gpus", "about_driver", "cause", "device"),
+    [
+        ({}, {}, "gpu_driver", "nvml"),
+        ({}, {"node": "n1"}, "gpu_lost", None),
+        ({}, {"before_end_s": 400.0}, "gpu_lost", None),
+        ({"device": "gpu3"}, None, "gpu_lost", "gpu3"),
+        ({}, None, "gpu_lost", None),
+    ],
+)
+def test_gpus_that_are_missed_for_want_of_their_driver_are_not_lost(
+    make, about_gpus, about_driver, cause, device
+):
+    """The count of the GPUs may notice first that the driver is gone. No GPU is called by the name of the check."""
+    counted = {"kind": "check", "code": "gpu_count", "device": "gpu_count", "source": "check"}
+    count = make.event(9.0, **(counted | about_gpus))
+    gone = {"before_end_s": 7.0, "kind": "driver", "code": "DRIVER_NOT_LOADED", "device": "nvml"}
+    events = [count] if about_driver is None else [count, make.event(**(gone | about_driver))]
+    attempt = make.attempt(nodes=("n2",), n_gpus=8, gpus=make.gpus("n2"))
+    v = make.judge(*events, attempt=attempt)
+    assert (v.cause, v.device) == (cause, device)

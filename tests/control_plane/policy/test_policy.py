@@ -688,6 +688,14 @@ def test_several_faults_of_a_node_make_one_drain_named_after_the_gravest() -> No
     assert made.event_ids == (uuid.UUID(int=1), uuid.UUID(int=2))
 
 
+def test_a_check_of_the_whole_node_is_named_once() -> None:
+    """Such a check reports its own name as the part; one GPU's check names the GPU."""
+    count = event(kind="check", code="gpu_count", device="gpu_count", gpu_uuid=None)
+    assert policy.reason_for([count]) == "probing: check gpu_count"
+    ecc = event(kind="check", code="gpu_ecc", device="gpu3")
+    assert policy.reason_for([ecc]) == "probing: check gpu_ecc gpu3"
+
+
 def test_a_reason_carries_no_control_characters() -> None:
     """What a device calls itself cannot write to an administrator's terminal."""
     hostile = event(device="gpu\x1b[2J3\n\u202eevil")
