@@ -12,7 +12,7 @@ from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, links, sentences, work_over
 from probing_cluster.evidence.joblog.messages.communication import coordination
 from probing_cluster.evidence.joblog.messages.devices import kernel_lines
 
@@ -228,16 +228,20 @@ def _n_alike(best: JobFinding, held: Sequence[JobFinding]) -> int:
 
 
 def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str]) -> bool:
-    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread.
+    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread, or that nothing lacks after a child lost it.
 
     What Slurm ended did not end well. A batch script's farewell and the report of another rank prove nothing.
     """
-    if not best.detail.get("thread") or any(f.role is LineRole.END and f.line > best.line for f in held):
+    lost = best.detail.get("child") is True and best.kind in teardown.LOSSES
+    if not (lost or best.detail.get("thread")):
+        return False
+    if any(f.role is LineRole.END and f.line > best.line for f in held):
         return False
     for line in lines:
         record = labels.bare(0, line)
         of_another = record.rank not in (None, best.rank)
-        if not of_another and progress.reports_success(record.text):
+        well = work_over.is_whole(record.text) if lost else progress.reports_success(record.text)
+        if well and not of_another:
             return True
     return False
 

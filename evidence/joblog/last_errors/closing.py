@@ -166,7 +166,7 @@ def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
         return False
     if mention.begins_with_speaker(body) or progress.is_progress(text):
         return False
-    if levels.is_note(text) and not ended:
+    if not ended and (levels.is_note(text) or levels.is_note(labels.strip(0, text).text)):
         return False
     return not (_NOTED.match(body) or _INFORMED.match(text))
 

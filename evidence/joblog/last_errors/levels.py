@@ -27,6 +27,8 @@ def _form(words: str, letters: str, sources: str) -> re.Pattern[str]:
         rf"|\[NeMo [{letters}] {_DAY} [\w.]{{1,80}}:\d{{1,7}}\] "
         # Ray's C++
         rf"|\[{_DAY},\d{{3}} [{letters}] \d{{1,10}} \d{{1,10}}\] (?:\([\w.-]{{1,40}}\) )?[\w./+-]{{1,160}}\.(?:cc|h|cpp):\d{{1,7}}: "
+        # TensorFlow
+        rf"|{_DAY}\.\d{{6}}: [{letters}] [\w./+-]{{1,200}}\.(?:{sources}):\d{{1,7}}\] "
         # Horovod
         rf"|\[{_DAY}\.\d{{3,9}}: [{letters}] \S{{1,300}}:\d{{1,7}}\] "
         # torchtitan

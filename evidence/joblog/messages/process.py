@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core import vocabulary
-from probing_cluster.evidence.joblog import grammar, mention, progress
+from probing_cluster.evidence.joblog import grammar, mention, progress, units
 from probing_cluster.evidence.joblog.grammar import (
     ALL_DOMAINS,
     USER,
@@ -248,7 +248,9 @@ def _launcher(record: Record) -> JobFinding | None:
         return make(FACTS, kind, record, rank=rank) if kind else None
     if found := _CODE.search(text):
         kind = of_code(_code(found))
-        return make(FACTS, kind, record, detail={"exit_code": _code(found)}) if kind else None
+        if kind is None or (kind == "task_exit" and units.goes_on(text)):
+            return None
+        return make(FACTS, kind, record, detail={"exit_code": _code(found)})
     return None
 
 
