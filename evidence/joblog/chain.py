@@ -129,7 +129,9 @@ _OF_LOST_CHILD = re.compile(
     re.IGNORECASE,
 )
 """How a process fails that waits for another one, or works with what that did not return."""
-_CHILDS_HEAD = re.compile(r"\bException in initializer:$|^Process [A-Z]\w{0,40}Process-\d{1,6}(?::\d{1,6}){0,4}:$")
+_CHILDS_HEAD = re.compile(
+    r"\bException in initializer:$|^Process [A-Z]\w{0,40}Process-\d{1,6}(?::\d{1,6}){0,4}:$"
+)
 """What Python prints above the traceback that ends a child."""
 
 

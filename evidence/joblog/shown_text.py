@@ -39,6 +39,8 @@ _OTHERS_LOG = re.compile(
     r"\s{0,8}\+{1,8} (?:tail(?!.{0,200}\s(?:-\w{0,8}[fF]\b|--follow))|cat|head|grep) .{0,300}\d{4,12}[\w.-]{0,40}\.(?:out|err|log|txt)\b"
 )
 """A shell's trace of a command that prints a file named after a job's number. It is another job's: a job has no need to print its own output."""
+_JOBS_FILE = re.compile(r"\d{4,12}[\w.-]{0,40}\.(?:out|err|log|txt)\b")
+"""The same in a heading. Without it, the last output may be that of the job's own process."""
 _TRACED = re.compile(r"\s{0,8}\+{1,8} \S")
 _QUESTION = re.compile(r"\s{0,4}#{2,6} ?(?:input|instruction|prompt|question|context)s?:\s*$", re.IGNORECASE)
 _QUESTION_LINES = 12
@@ -128,7 +130,7 @@ class HereDocument:
         if "[" in text[:_SAMPLE_CHARS] and (sample := _SAMPLE.match(text)) and sample["opens"]:
             self._open(line, "sample", _SAMPLE_LINES)
             return True
-        if heads_older_log(text):
+        if _JOBS_FILE.search(text) and heads_older_log(text):
             self._open(line, "older")
             return False
         if "+ " in text and _OTHERS_LOG.match(text):
@@ -372,7 +374,7 @@ _NEXT_PART = re.compile(
 
 
 def heads_older_log(text: str) -> bool:
-    """Whether an earlier run's log stands below the line. Where it is indented, it ends with the blanks."""
+    """Whether an earlier run's log may stand below the line."""
     old = _OLD_WORD.search(text)
     return bool(old and _OLDER_LOG.match(text) and not _WORKS_ON_OLD.match(text, 0, old.start()))
 

@@ -26,7 +26,10 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 """How processes lose each other in words that no kind has; not what one of them still had to do."""
-_WHILE_ENDING = re.compile(r"\((?:(?:during|at|on|while) )?(?:the )?(?:shut(?:ting)?[ -]?down|exit(?:ing)?|tear[ -]?down)\)\W*$", re.IGNORECASE)
+_WHILE_ENDING = re.compile(
+    r"\((?:(?:during|at|on|while) )?(?:the )?(?:shut(?:ting)?[ -]?down|exit(?:ing)?|tear[ -]?down)\)\W*$",
+    re.IGNORECASE,
+)
 """The program itself says that it was about to end."""
 _CLEANS = re.compile(
     r"\b(?:clean(?:ing|ed)?[ -]?up|delet(?:ed|ing)|remov(?:ed|ing)|tear(?:ing)? ?down|prun(?:ed|ing))\b",

@@ -77,7 +77,7 @@ _FAILED_UNIT = re.compile(
 _NUMBER = "0123456789-_"
 _NEAR_LINES = 2
 _GOES_ON = re.compile(
-    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!not )going on(?=$|[ .,;:!)])(?: without)?|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing)|running (?:it |them )?(?:eager(?:ly)?|uncompiled|unoptimi[sz]ed))\b"
+    r"\(optional\)|\btransport '\w{1,20}' is not available, please use one or more of: \w|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|(?<!not )(?<!to )continu(?:e|ing)|(?<!not )going on(?=$|[ .,;:!)])(?: without)?|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b"
     r"|(?:->|--|[;,]) (?:will )?re-?(?:start|spawn|open|launch|connect|load)\w{0,4} [^()\n]{1,80}\((?:\w{1,10} )?\d{1,3}/\d{1,4}\)|\bmemory budget\. {1,2}Restarting|\bHTTP/\d(?:\.\d)?\" 4\d\d\b",
     re.IGNORECASE,
 )
@@ -114,6 +114,8 @@ _GAVE_UP = re.compile(
 """The last attempt failed, too."""
 _TEST_BEGINS, _TEST_RIGHT = re.compile(r"# nThread \d"), re.compile(r"# Out of bounds values : 0 OK$")
 """A test of nccl-tests begins; all of its collectives ended, with the right values, in spite of what NCCL had warned of."""
+_FAULT = re.compile(r"\b(?:Cuda failure|NET/IB|NVLS|IB\b|ECC|NVLink|Xid)", re.IGNORECASE)
+"""A part of the machine that NCCL names in such a warning may be broken all the same."""
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
@@ -133,13 +135,8 @@ def resumes(text: str) -> bool:
 
 def reports_recovery(text: str) -> bool:
     """Whether the line reports that the program goes on."""
-    return goes_on(text, warned=_WARNED.match(text) is not None)
-
-
-def goes_on(text: str, *, warned: bool = False) -> bool:
-    """The same in its words, whatever the level of the line; `warned`: the level says so."""
-    says = warned or _GOES_ON.search(text) is not None
-    return says and not _ADVICE.search(text) and not ends_main(text)
+    goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
+    return goes_on and not _ADVICE.search(text) and not ends_main(text)
 
 
 def ends_main(text: str) -> bool:
@@ -229,7 +226,7 @@ class Units:
         self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_COMMAND.match, before)) else None
         """Prompts that R has yet to show; None in any other output."""
         self._exited = False
-        self._of_nccl = "NCCL WARN" in error
+        self._of_nccl = "NCCL WARN" in error and not _FAULT.search(error)
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""

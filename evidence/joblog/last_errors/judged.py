@@ -92,8 +92,8 @@ class Judged:
         """First and last lines of the exceptions in the tests of instances, by the instances' names."""
         self._row = "", 0
         """The program whose traceback is open in its row, and the row's line."""
-        self._rows: deque[tuple[str, int, int]] = deque(maxlen=_MAX_KEPT)
-        """Programs with first and last lines of their exceptions, until the row of another one, or steps of the work, show that the harness went on."""
+        self._rows: deque[tuple[int | None, str, int, int]] = deque(maxlen=_MAX_KEPT)
+        """Ranks and programs with first and last lines of their exceptions, until the row of another one, or steps of the work, show that the harness went on."""
         self._steps = 0
 
     def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
@@ -147,7 +147,11 @@ class Judged:
         """The harness's sum shows that it judged the instances whose tests raised exceptions."""
         found = _OF_INSTANCE.match(text)
         head = grammar.TRACEBACK in text
-        if head and text[:1].isspace() and (above := _OF_INSTANCE.match(next(iter(reversed(self._recent)), ""))):
+        if (
+            head
+            and text[:1].isspace()
+            and (above := _OF_INSTANCE.match(next(iter(reversed(self._recent)), "")))
+        ):
             found, self._field = above, _FIELD.match(above["text"]) is not None
             head = self._field
         elif found:
@@ -177,23 +181,23 @@ class Judged:
             return
         record = labels.bare(line, text[:_MAX_CHARS])
         found = _ROW.match(record.text)
-        self._steps = 0 if found else self._steps + progress.is_progress(record.text)
-        another = found is not None and bool(self._rows) and self._rows[-1][0] != found["name"]
-        if another or (self._rows and self._steps >= _STEPS):
-            yield from ((first, last) for _, first, last in self._rows)
-            self._rows.clear()
+        if self._rows and self._rows[-1][0] == record.rank:
+            self._steps = 0 if found else self._steps + progress.is_progress(record.text)
+            if self._steps >= _STEPS or (found and self._rows[-1][1] != found["name"]):
+                yield from ((first, last) for *_, first, last in self._rows)
+                self._rows.clear()
         if head and not found and _IN_FIELD.match(text):
             above = labels.bare(line - 1, next(iter(reversed(self._recent)), "")[:_MAX_CHARS])
             found = _ROW.match(above.text) if above.pid == record.pid else None
         if found:
             self._row = (found["name"], line) if head and found["bad"] else ("", 0)
             if found["bad"] and not head:
-                self._rows.append((found["name"], line, line))
+                self._rows.append((record.rank, found["name"], line, line))
             return
         name, began = self._row
         if name and not record.text[:1].isspace():
             if _RAISED.match(record.text) and line - began <= _BLOCK_LINES:
-                self._rows.append((name, began, line))
+                self._rows.append((record.rank, name, began, line))
             self._row = "", 0
 
 

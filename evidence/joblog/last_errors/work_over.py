@@ -40,6 +40,11 @@ _KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)
 """The script ends its own helpers, as its shell traces: they lose each other. It says nothing of the work."""
 _LOGGED = re.compile(r"\W{0,3}INFO\b\W{1,5}(?:[\w./-]{1,80}:\d{1,6}\b\W{1,4}|[\w.]{1,60} - )?")
 """A logger's level, and the source or the name behind it, which may show that a part of the work speaks."""
+_MADE = re.compile(
+    r"\b(?:written|wrote|saved|stored|exported|uploaded|predicted|rendered|converted|evaluated|scored|finished|completed)\b",
+    re.IGNORECASE,
+)
+"""What was done with the pieces; reading them is only the beginning."""
 _BAR = re.compile(r"\[#{0,80} {0,80}\] \| {0,3}(?P<pc>\d{1,3})% Completed \|")
 """Dask's bar, which has no counters."""
 _BEGINS = re.compile(r"\b(?:start|begin|launch|load|comput|submit|runn|next|second|then)", re.IGNORECASE)
@@ -145,7 +150,7 @@ def _is_complete(text: str) -> bool:
 
 def is_whole(text: str) -> bool:
     """Whether the line reports as a result that all of so many pieces of work are done."""
-    return units.is_result(text) and _is_complete(text)
+    return units.is_result(text) and _is_complete(text) and _MADE.search(text) is not None
 
 
 def ended_well(lines: Sequence[str]) -> bool:
