@@ -322,6 +322,46 @@ def test_a_file_command_behind_an_exception_is_no_cause_in_its_place() -> None:
     assert [f.line for f in reader.read(lines) if f.first_cause] == [3]
 
 
+WARNED_OF = "n1:22:33 [0] graph/xml.cc:7 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found"
+BROKEN = "n1:22:33 [0] init.cc:7 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'"
+TEST_BEGINS, TEST_RIGHT = "# nThread 1 nGpus 1 minBytes 8", "# Out of bounds values : 0 OK"
+TASK_EXIT = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2", TEST_RIGHT], 0),
+        ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2"], 2),
+        ([TEST_BEGINS, WARNED_OF, TEST_BEGINS, TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF, TEST_RIGHT, TASK_EXIT], 2),
+        ([TEST_BEGINS, WARNED_OF, TASK_EXIT, TEST_RIGHT], 2),
+        ([TEST_RIGHT, WARNED_OF], 2),
+        ([TEST_BEGINS, BROKEN, TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF.replace("graph/xml.cc:7 NCCL WARN", "NCCL WARN NET/IB :"), TEST_RIGHT], 2),
+    ],
+)
+def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: list[str], line: int) -> None:
+    """Not another test, none that ended badly, and no part of the machine that failed."""
+    assert [f.line for f in reader.read(lines) if f.first_cause] == ([line] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "is_cause"),
+    [
+        ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1., running eager", False),
+        ("the helper exited with code 3 (ignored)", False),
+        ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1.", True),
+        ("press exited with code 3, running 4 others", True),
+        ("press exited with code 3, retrying", True),
+        ("press exited with code 137, continuing", True),
+    ],
+)
+def test_a_program_does_without_the_one_that_it_ran(line: str, *, is_cause: bool) -> None:
+    """Its own words say so; a death by a signal, or another try, may be the end."""
+    assert any(f.first_cause for f in reader.read(["reading vines", line])) == is_cause
+
+
 def test_a_part_that_has_again_what_it_lacked_is_no_cause() -> None:
     """Its own report counts, not that of another part, and not if it fails afterwards."""
     back = "[2031-05-06 07:08:10,123] INFO [Reader id=r1] Discovered coordinator n1:9092"

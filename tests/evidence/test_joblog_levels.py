@@ -80,6 +80,9 @@ def test_the_last_line_calls_itself_an_error(line: str) -> None:
         "VAL_ERROR: 0.123",
         "checking for NaN: none found",
         "sudo: unable to resolve host n7: Name or service not known",
+        "2031-05-06 07:08:09.000100: W tensorflow/core/press.cc:107] Error occurred when closing the press: no vines are left",
+        "[1]<stderr>:2031-05-06 07:08:09.000100: W tensorflow/core/press.cc:107] Error occurred when closing the press: no vines are left",
+        "lspci: Unable to load libkmod resources: error -2",
     ],
 )
 def test_what_is_no_error_by_its_level(line: str) -> None:
