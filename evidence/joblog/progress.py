@@ -189,10 +189,10 @@ class GrowingLines:
 
 
 class LogProgress:
-    """Counts lines that advanced since an error; `before`: the lines before it, oldest first."""
+    """Counts lines that advanced since an error; `before`: the lines before it, oldest first; `lasts`: no other unit's good end counts."""
 
-    def __init__(self, before: Iterable[str] = (), error: str = "") -> None:
-        before = tuple(before)
+    def __init__(self, before: Iterable[str] = (), error: str = "", *, lasts: bool = False) -> None:
+        before, self._lasts = tuple(before), lasts
         self.units, self._programs = units.Units(before, error), units.NamedPrograms(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
@@ -257,7 +257,8 @@ class LogProgress:
         self._headed = self._headed and not text.strip()
         if self._programs.is_other(text):
             return False
-        if _TRAINED.search(text) or self.units.went_on(text):
+        went_on = self.units.went_on(text) and not self._lasts
+        if _TRAINED.search(text) or went_on:
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)

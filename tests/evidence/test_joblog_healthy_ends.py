@@ -349,7 +349,10 @@ def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: 
 @pytest.mark.parametrize(
     ("line", "is_cause"),
     [
-        ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1., running eager", False),
+        (
+            "WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1., running eager",
+            False,
+        ),
         ("the helper exited with code 3 (ignored)", False),
         ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1.", True),
         ("press exited with code 3, running 4 others", True),

@@ -47,7 +47,9 @@ NO_DAEMON = "[n2:79] PMIX ERROR: PMIX_ERR_LOST_CONNECTION in file client/c.c at 
 STEP = "slurmstepd: error: *** STEP 31.1 ON n4 CANCELLED AT 2031-07-02T08:00:00 ***"
 
 NO_DEVICE = "E0702 08:00:00.1 31 cuda_driver.cc:152] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
-SUBMITIT_WARNS = "submitit WARNING (2031-07-02 08:00:01,004) - Caught signal SIGUSR2 on n4: this job is timed-out."
+SUBMITIT_WARNS = (
+    "submitit WARNING (2031-07-02 08:00:01,004) - Caught signal SIGUSR2 on n4: this job is timed-out."
+)
 SUBMITIT_ENDS = "submitit INFO (2031-07-02 08:00:10,104) - Job completed successfully"
 INTERRUPTED = [*RAISED, "KeyboardInterrupt"]
 

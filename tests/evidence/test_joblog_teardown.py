@@ -30,11 +30,11 @@ def loss(*, thread: bool = False) -> JobFinding:
         (["+ kill -0 4410"], False, False),
         (["+ kill 4410", "+ srun ./grow"], False, False),
         (["[########] | 100% Completed | 12m"], True, True),
-        (["2031-07-02 08:00:01,3 INFO press.py:7 finished, best 0.8 in epoch 7"], True, True),
-        (["2031-07-02 08:00:01,3 - INFO - press - Training finished"], True, True),
-        (["2031-07-02 08:00:01,3 INFO data.py:7 finished, 7 bunches"], False, False),
-        (["2031-07-02 08:00:01,3 INFO press.py:7 not finished, best 0.8"], False, False),
-        (["2031-07-02 08:00:01,3 INFO press.py:7 finished", "step 41/80 loss 0.1"], False, False),
+        (["2031-07-02 08:00:01,3 INFO train.py:7 finished, best 0.8 in epoch 7"], True, True),
+        (["2031-07-02 08:00:01,3 - INFO - __main__ - Finished"], True, True),
+        (["2031-07-02 08:00:01,3 INFO store.py:7 finished in 7 s"], False, False),
+        (["2031-07-02 08:00:01,3 INFO train.py:7 not finished, best 0.8"], False, False),
+        (["2031-07-02 08:00:01,3 INFO train.py:7 finished", "step 41/80 loss 0.1"], False, False),
         (["[########] | 100% Completed | 12m", "starting the second press"], False, False),
         (["+ pkill viewer"], False, False),
         (["+ ray stop", "starting the press"], False, False),
@@ -148,8 +148,20 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
         ),
         (["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed."], 2),
         (["step 40 loss 0.1", "ERROR: cannot write the must (during shutdown)"], 2),
-        (["RuntimeError: CUDA error: uncorrectable ECC error encountered", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"], 1),
-        (["OSError: [Errno 28] No space left on device", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"], 1),
+        (
+            [
+                "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+                "[rank2] Must.recv failed: Connection was closed. (during shutdown)",
+            ],
+            1,
+        ),
+        (
+            [
+                "OSError: [Errno 28] No space left on device",
+                "[rank2] Must.recv failed: Connection was closed. (during shutdown)",
+            ],
+            1,
+        ),
         ([*DONE, TERM, "PC: @     0x7f9  (unknown)  epoll_wait"], 3),
         (
             [

@@ -249,6 +249,28 @@ def test_what_a_unit_lacks_or_a_broken_machine_leaves_the_first_error_the_cause(
     assert first(["seed 1", *lost, ecc, "seed 2", *lost, busy]) == 4
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "OSError: [Errno 28] No space left on device: '/must/7.h5'",
+        "OSError: [Errno 116] Stale file handle: '/must/7.h5'",
+        "OSError: [Errno 5] Input/output error: '/must/7.h5'",
+    ],
+)
+def test_no_other_units_good_end_mends_a_machine(fault: str) -> None:
+    """Only further work of the same process shows that it got over such a fault."""
+    lines = [
+        *CAUGHT["trials"][0][:2],
+        *RAISED[:2],
+        fault,
+        *CAUGHT["trials"][1],
+        "Best config found: {'depth': 3}",
+    ]
+    assert first(lines) == lines.index(fault) + 1
+    assert first([*lines[:4], "ValueError: negative width", *lines[5:]]) == 0
+
+
 def test_what_a_script_skips_after_a_bad_exit_is_a_consequence() -> None:
     """The script reports what it leaves out, and where its files are."""
     exited = "srun: error: n1: task 0: Exited with exit code 1"

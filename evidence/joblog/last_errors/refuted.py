@@ -16,7 +16,7 @@ from probing_cluster.evidence.joblog import grammar, units
 from probing_cluster.evidence.joblog.last_errors import closing, judged, levels, lines_behind, remedies
 
 TRIGGERS = (
-    "retry", "Retry", "Trying to restart", "estarting", "estoring ", "run again", "try again", "esubmit", "alling back", "Starting task ",
+    "retry", "Retry", "Trying to restart", "estarting", "estoring trial", "run again", "try again", "esubmit", "alling back", "Starting task ",
     "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", "e restarted",
     *judged.TRIGGERS, *remedies.TRIGGERS,
 )  # fmt: skip
@@ -24,11 +24,11 @@ TRIGGERS = (
 _LINES, _LEAD_LINES = 40, 8
 """An attempt's error stands at most so many lines above the line that announces the next attempt, and above the first that names its unit."""
 _MAX_CHARS, _MAX_NAMES, _MAX_WAIT_LINES = 400, 256, 20_000
-_NOUNS = r"(?:job|task|trial|run|chunk|sample|fold|experiment|item|record|block|scene|case|config|subject|tile|unit|segment)"
 _AGAIN = re.compile(
-    rf"\b(?:restoring {_NOUNS}|retr(?:y(?! counts?\b| limit| attempts?\b|-after)|ying|ied)|re-?trying|trying to restart|restarting|be restarted|re-?submitt(?:ed|ing)|(?:run(?:ning)?|try(?:ing)?) (?:it )?again|falling back)\b",
+    r"\b(?:restoring trial|retr(?:y(?! counts?\b| limit| attempts?\b|-after)|ying|ied)|re-?trying|trying to restart|restarting|be restarted|re-?submitt(?:ed|ing)|(?:run(?:ning)?|try(?:ing)?) (?:it )?again|falling back)\b",
     re.IGNORECASE,
 )
+_NOUNS = r"(?:job|task|trial|run|chunk|sample|fold|experiment|item|record|block|scene|case|config|subject|tile|unit|segment)"
 _NAME = re.compile(
     rf"\b(?P<noun>{_NOUNS})(?: run)?(?:[ _]?id)?[ :#=_-]{{1,3}}(?P<name>(?=[^\s,;]{{0,60}}\d)[\w./-]{{1,80}}(?:\[[\w-]{{1,40}}\])?)"
     rf"|\b(?:{_NOUNS}|step|op|flow)(?: run)? ['\"`](?P<quoted>[\w./-]{{2,80}})['\"`]|\b(?:attempt|try|retry)[ #]{{1,2}}(?P<attempt>\d{{1,3}})\b|\b(?:after|in) (?P<attempts>\d{{1,3}}) (?:attempts|tries|retries)\b"

@@ -38,8 +38,10 @@ _ENDED = re.compile(
 """The program's own report that its work is over, as far as the word of the end."""
 _KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)")
 """The script ends its own helpers, as its shell traces: they lose each other. It says nothing of the work."""
-_LOGGED = re.compile(r"\W{0,3}INFO\b\W{1,5}(?:[\w./-]{1,80}:\d{1,6}\b\W{1,4}|[\w.]{1,60} - )?")
-"""A logger's level, and the source or the name behind it, which may show that a part of the work speaks."""
+_LOGGED = re.compile(
+    r"\W{0,3}INFO\b\W{1,5}(?:(?:[\w./-]{0,80}[./])?(?:__main__|main|root|fit|(?:train|run)\w{0,20})(?:\.py)?(?::\d{1,6})?\b\W{1,4}(?=\w))?"
+)
+"""A logger's level, and the program behind it. Any other source may be a part of it, and speak of its own part of the work."""
 _MADE = re.compile(
     r"\b(?:written|wrote|saved|stored|exported|uploaded|predicted|rendered|converted|evaluated|scored|finished|completed)\b",
     re.IGNORECASE,

@@ -67,7 +67,7 @@ _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
 _WITHOUT = re.compile(
-    r"[,;(] ?(?:running (?:it |them )?(?:eager(?:ly)?|uncompiled|unoptimi[sz]ed)|falling back|continuing|ignor(?:ed|ing)|using (?:the |its )?[a-z]{3,20} instead)\b"
+    r"[,;(] ?(?:running (?:it |them )?(?:eager(?:ly)?|uncompiled|unoptimi[sz]ed)|falling back|ignored(?=\)?\W*$)|using (?:[a-z-]{2,20} ){1,4}instead)\b"
 )
 """What a program that ran another does without it. That it tries again is no proof: the last attempt may say so, too."""
 _SIGNALED = re.compile(
