@@ -1189,6 +1189,21 @@ def test_a_node_whose_supplies_lost_their_input_went_away_for_it(make, before_en
     assert make.judge(report).cause == "user_error"
 
 
+@pytest.mark.parametrize("boot", [[], [{}], [{"code": "after_shutdown"}]])
+def test_a_node_that_was_too_hot_went_away_for_it(make, boot):
+    """Its kernel shut it down, with or without systemd's help; where another node rebooted, that one was lost."""
+    hot = {"kind": "thermal", "code": "critical", "source": "kernel"}
+    booted = [
+        make.event(37, kind="node_boot", source="kernel", severity=records.Severity.INFO, **b) for b in boot
+    ]
+    lost = make.attempt(state="NODE_FAIL", exit_code=0)
+    made = make.judge(make.event(360, node="n2", **hot), *booted, attempt=lost)
+    assert (made.cause, made.node, made.confidence) == ("thermal_power", "n2", records.Confidence.LIKELY)
+    assert "critical temperature" in made.summary
+    other = make.judge(make.event(360, node="n1", **hot), *booted, attempt=lost)
+    assert ("critical temperature" in other.summary) == (not boot)
+
+
 def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):
     """Lost, then seen again (or the node restarted) before the start."""
     before = make.start - timedelta(seconds=120)
