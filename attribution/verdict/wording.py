@@ -127,7 +127,17 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
     since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
+    if is_by_slurm_alone(view, winner) and not since:
+        return phrases.sentence(
+            f"Slurm gave up {node} (NODE_FAIL){before}: it stopped answering, or somebody set it DOWN"
+        )
     return phrases.sentence(f"{node} stopped answering Slurm{before}{since}")
+
+
+def is_by_slurm_alone(view: evidence_view.EvidenceView, lost: claims.Claim) -> bool:
+    """True if nothing but Slurm's NODE_FAIL speaks of the lost node: no agent watched it, and there is no log of it."""
+    by_slurm = view.state == "NODE_FAIL" and not lost.evidence
+    return by_slurm and lost.node is not None and view.case.watched.get(lost.node) is None
 
 
 def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
@@ -353,7 +363,7 @@ def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
         return "A person, or the job itself, requeued the job; no fault was seen that explains it."
     unseen = hostlist.compress(view.partly_watched_nodes)
     why = f"nobody watched {unseen} throughout" if unseen else "its nodes are not in the accounting"
-    return phrases.sentence(f"The job was requeued: by a person, by itself, or by Slurm after a fault; {why}")
+    return phrases.sentence(f"The job was requeued: by a person or a service, by itself, or by Slurm after a fault; {why}")
 
 
 def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -87,13 +87,14 @@ def test_the_columns_carry_the_fingerprint_that_the_store_compares(store, make):
     assert len(set(by_key.values())) == 2
 
 
+@pytest.mark.parametrize("restarts", [None, 0, 1])
 @pytest.mark.parametrize("many", [1, 1_000_000])
-def test_a_refusal_is_found_however_late_slurm_dates_the_end(store, make, deliver, monkeypatch, many):
-    """Slurm may date the end of a refused start to when it was put back in the queue: the refusal lies before the window then."""
+def test_a_refusal_is_found_however_late_slurm_dates_the_end(store, make, deliver, monkeypatch, many, restarts):
+    """Slurm may write a later start's count into the row, and may date the end of a refused start to when it was put back in the queue: the refusal lies before the window then."""
     refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
     other = dataclasses.replace(make.attempt(state="REQUEUED", exit_code=0), job_id=4243)
     deliver(refused, at=make.end + timedelta(minutes=2))
-    store.upsert_attempts([make.attempt(state="REQUEUED", exit_code=0), other])
+    store.upsert_attempts([make.attempt(state="REQUEUED", exit_code=0, restart_count=restarts), other])
     monkeypatch.setattr(attribute, "MANY", many)
     attribute.attribute(store, at=later(make))
     (mine,), (theirs,) = store.verdicts(job_ids=[4242]), store.verdicts(job_ids=[4243])

@@ -875,6 +875,17 @@ def test_a_refused_start_is_no_older_faults_doing_whenever_slurm_ended_it(make, 
         assert make.judge(refused, wrote, attempt=attempt).cause != "node_refused", "its program ran"
 
 
+@pytest.mark.parametrize(("restarts", "known"), [(0, True), (1, False), (None, False)])
+def test_a_refusal_by_a_clock_that_is_a_little_behind_is_this_starts(make, restarts, known):
+    """A clock counts as wrong beyond half a minute; a job that was refused may start again within seconds, so only the count tells."""
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",), gpus=None, end_at=make.start + timedelta(seconds=3), restart_count=restarts)  # fmt: skip
+    lost = make.xid(79, 0, at=make.start - timedelta(minutes=6))
+    refused = make.event(at=make.start - timedelta(seconds=25), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    assert (make.judge(lost, refused, attempt=attempt).cause == "node_refused") is known
+    long_before = dataclasses.replace(refused, at=make.start - timedelta(seconds=45))
+    assert make.judge(lost, long_before, attempt=attempt).cause != "node_refused"
+
+
 def test_what_we_requeued_for_counts_however_early_it_began(make):
     """Held back for hours, then requeued: the fault is the reason, and the verdict's window reaches to it."""
     lost = make.xid(79, 3, at=make.end - timedelta(hours=3))
