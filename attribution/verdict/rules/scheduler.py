@@ -109,7 +109,8 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     if one is None:
         return None
     fault = one.detail.get("fault")
-    return _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
+    made = _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
+    return claims.replace_claim(made, proven=ran_until is None)
 
 
 def _count(refusal: records.HealthEvent) -> int:
@@ -286,9 +287,12 @@ def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, .
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, or a silent log precedes the end."""
+    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, or a silent log precedes the end.
+
+    Also for a component of a heterogeneous job: what the others met is not in its case, and they end together.
+    """
     beside = view.stalls or view.left_behind or view.returning or view.log_stall
-    return _BESIDE_A_FAULT if beside else 1.0
+    return _BESIDE_A_FAULT if beside or view.attempt.het_job_id is not None else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

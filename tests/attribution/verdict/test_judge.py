@@ -875,6 +875,21 @@ def test_a_refused_start_is_no_older_faults_doing_whenever_slurm_ended_it(make, 
         assert make.judge(refused, wrote, attempt=attempt).cause != "node_refused", "its program ran"
 
 
+@pytest.mark.parametrize("nodes", [("n2",), ("n1", "n2")])
+def test_nothing_that_its_nodes_met_ended_a_start_that_was_refused(make, nodes):
+    """Not even the fault it was refused for, in its window and of a GPU that it was to hold: it had not begun."""
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=nodes, end_at=make.start + timedelta(seconds=1), restart_count=1)  # fmt: skip
+    at = make.start - timedelta(seconds=76)
+    ways = [("xid", "79", "kernel"), ("xid", "79", "nvml"), ("gpu_lost", "GPU_IS_LOST", "nvml"), ("check", "gpu_count", "check")]  # fmt: skip
+    lost = [dataclasses.replace(make.xid(79, 0, at=at), kind=k, code=c, source=s) for k, c, s in ways]
+    others = make.xid(95, 4, node=nodes[0], at=make.start - timedelta(minutes=2))
+    v = make.judge(*lost, others, refused, attempt=attempt, active_faults=(others, *lost))
+    assert (v.cause, v.node, v.confidence, v.ruled_out) == ("node_refused", "n2", C.CERTAIN, ())
+    neighbours = dataclasses.replace(refused, job_id=7)
+    assert make.judge(*lost, neighbours, attempt=attempt, active_faults=tuple(lost)).cause == "gpu_lost"
+
+
 @pytest.mark.parametrize(("restarts", "known"), [(0, True), (1, False), (None, False)])
 def test_a_refusal_by_a_clock_that_is_a_little_behind_is_this_starts(make, restarts, known):
     """A clock counts as wrong beyond half a minute; a job that was refused may start again within seconds, so only the count tells."""
