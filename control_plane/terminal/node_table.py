@@ -28,7 +28,8 @@ def text(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
             row["slurm"],
             _agent(row),
             _faults(
-                row["named"], silent(row) or (row["age_s"] or 0.0) > vocabulary.MISSED_BEATS * (row["beat_s"] or 10.0)
+                row["named"],
+                silent(row) or (row["age_s"] or 0.0) > vocabulary.MISSED_BEATS * (row["beat_s"] or 10.0),
             ),
             _why(row["drain"], row["acknowledged"], row.get("refusing", ""), row.get("repair", "")),
         )

@@ -718,6 +718,7 @@ def test_after_the_database_was_away_nobody_calls_a_healthy_agent_silent(
 def test_silence_has_one_measure(service: context.Context, age_s: float, words: str) -> None:
     """The notice goes by the task, a report by the time of the reading: all call one agent silent at one time."""
     fakes.deliver(service.store, "n1", beat_s=10.0)
+    assert silence.run(service) == ""
     _age(service, age_s)
     fakes.deliver(service.store, "n0", beat_s=60.0)
     assert silence.run(service) == words

@@ -89,7 +89,9 @@ def test_the_columns_carry_the_fingerprint_that_the_store_compares(store, make):
 
 @pytest.mark.parametrize("restarts", [None, 0, 1])
 @pytest.mark.parametrize("many", [1, 1_000_000])
-def test_a_refusal_is_found_however_late_slurm_dates_the_end(store, make, deliver, monkeypatch, many, restarts):
+def test_a_refusal_is_found_however_late_slurm_dates_the_end(
+    store, make, deliver, monkeypatch, many, restarts
+):
     """Slurm may write a later start's count into the row, and may date the end of a refused start to when it was put back in the queue: the refusal lies before the window then."""
     refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
     other = dataclasses.replace(make.attempt(state="REQUEUED", exit_code=0), job_id=4243)
@@ -108,10 +110,16 @@ def test_one_end_of_a_heterogeneous_job_has_one_confidence(store, make, deliver,
     limit_s = (make.end - make.start).total_seconds()
     ends = {"CANCELLED": {"cancelled_by": "alice"}, "TIMEOUT": {"time_limit_s": limit_s}}
     attempts = [
-        dataclasses.replace(make.attempt(state=state, exit_code=0, nodes=(node,), **how, **het), job_id=4300 + 10 * n + k)
+        dataclasses.replace(
+            make.attempt(state=state, exit_code=0, nodes=(node,), **how, **het), job_id=4300 + 10 * n + k
+        )
         for n, (state, how) in enumerate(ends.items())
         for k, (node, het) in enumerate(
-            [("n1", {"het_job_id": 4300, "het_offset": 0}), ("n2", {"het_job_id": 4300, "het_offset": 1}), ("n2", {})]
+            [
+                ("n1", {"het_job_id": 4300, "het_offset": 0}),
+                ("n2", {"het_job_id": 4300, "het_offset": 1}),
+                ("n2", {}),
+            ]
         )
     ]
     deliver(at=make.end + timedelta(minutes=2))

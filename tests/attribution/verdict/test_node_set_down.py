@@ -90,7 +90,10 @@ def test_where_nobody_watched_slurm_alone_says_neither_silence_nor_order(make):
     attempt = _lost(make)
     alone = make.judge(attempt=attempt, watched={})
     assert (alone.cause, alone.node, alone.confidence) == ("node_lost", "n2", C.LIKELY)
-    assert alone.summary == "Slurm gave up n2 (NODE_FAIL); nobody watched it: it stopped answering, or somebody set it DOWN."
+    assert (
+        alone.summary
+        == "Slurm gave up n2 (NODE_FAIL); nobody watched it: it stopped answering, or somebody set it DOWN."
+    )
     assert "`sacctmgr show event nodes=n2`" in alone.next_step
     with_log = make.judge(attempt=attempt, watched=_last_signs(make, -300), by_log=frozenset(attempt.nodes))
     assert with_log.summary.startswith("n2 stopped answering Slurm")

@@ -58,7 +58,9 @@ def run(service: context.Context) -> str:
     ages = store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in store.heartbeats(cluster=service.cluster)}
     clocks = node_clocks.read(store, service.config.cluster.name)
-    silent = {n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > vocabulary.MISSED_BEATS * b.beat_s}
+    silent = {
+        n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > vocabulary.MISSED_BEATS * b.beat_s
+    }
     # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
     fresh = sorted(silent - listening.silent)
     now_s = service.clock.monotonic_s()

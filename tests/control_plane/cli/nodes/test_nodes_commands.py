@@ -146,7 +146,9 @@ def test_a_denied_drain_is_shown_while_what_it_was_for_stands(store: db_store.St
     assert "denied" not in run("nodes")
 
 
-@pytest.mark.parametrize(("age_s", "stands", "shown"), [(1, True, True), (1, False, False), (61, True, False)])
+@pytest.mark.parametrize(
+    ("age_s", "stands", "shown"), [(1, True, True), (1, False, False), (61, True, False)]
+)
 def test_a_node_that_may_refuse_jobs_says_so(
     store: db_store.Store, run: Run, age_s: int, stands: bool, shown: bool
 ) -> None:
