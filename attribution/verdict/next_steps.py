@@ -41,7 +41,6 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("cancelled_by_unknown", ("user_cancelled",), lambda view, _: not view.attempt.cancelled_by),
     ("progress_or_gpu_lost", ("user_cancelled",), lambda view, _: bool(view.log_stall or view.lost_gpus)),
     ("cancelled_by_other", ("user_cancelled",), lambda view, _: not _by_user(view)),
-    ("lost_node_by_slurm_alone", ("node_lost",), wording.is_by_slurm_alone),
     ("lost_node_unknown", ("node_lost",), lambda _, winner: winner.node is None),
     ("output_not_opened", ("user_error",), lambda view, _: view.signal == vocabulary.OUTPUT_NOT_OPENED),
 )

@@ -127,17 +127,7 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
     since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
-    if is_by_slurm_alone(view, winner) and not since:
-        return phrases.sentence(
-            f"Slurm gave up {node} (NODE_FAIL){before}: it stopped answering, or somebody set it DOWN"
-        )
     return phrases.sentence(f"{node} stopped answering Slurm{before}{since}")
-
-
-def is_by_slurm_alone(view: evidence_view.EvidenceView, lost: claims.Claim) -> bool:
-    """True if nothing but Slurm's NODE_FAIL speaks of the lost node: no agent watched it, and there is no log of it."""
-    by_slurm = view.state == "NODE_FAIL" and not lost.evidence
-    return by_slurm and lost.node is not None and view.case.watched.get(lost.node) is None
 
 
 def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
@@ -364,7 +354,7 @@ def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
     unseen = hostlist.compress(view.partly_watched_nodes)
     why = f"nobody watched {unseen} throughout" if unseen else "its nodes are not in the accounting"
     return phrases.sentence(
-        f"The job was requeued: by a person or a service, by itself, or by Slurm after a fault; {why}"
+        f"The job was requeued: by a person or service, itself, or Slurm after a fault; {why}"
     )
 
 

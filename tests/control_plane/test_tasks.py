@@ -727,9 +727,9 @@ def test_silence_has_one_measure(service: context.Context, age_s: float, words: 
         cluster=service.cluster, job_id=7, submit_at=fakes.NOW, start_at=fakes.NOW, state="RUNNING", nodes=("n1",)
     )  # fmt: skip
     (beat,) = service.store.heartbeats(["n1"])
-    heard = dataclasses.replace(beat, at=fakes.NOW)
+    last_beat = dataclasses.replace(beat, at=fakes.NOW)
     lines = node_state.sentences(
-        running, [heard], [], fakes.NOW, read_at=fakes.NOW + timedelta(seconds=age_s)
+        running, [last_beat], [], fakes.NOW, read_at=fakes.NOW + timedelta(seconds=age_s)
     )
     assert ("has not been heard" in lines[0]) is bool(words)
 

@@ -92,7 +92,7 @@ def test_where_nobody_watched_slurm_alone_says_neither_silence_nor_order(make):
     assert (alone.cause, alone.node, alone.confidence) == ("node_lost", "n2", C.LIKELY)
     assert (
         alone.summary
-        == "Slurm gave up n2 (NODE_FAIL); nobody watched it: it stopped answering, or somebody set it DOWN."
+        == "n2 was lost to Slurm (NODE_FAIL), and nobody watched it: it stopped answering, or somebody set it DOWN."
     )
     assert "`sacctmgr show event nodes=n2`" in alone.next_step
     with_log = make.judge(attempt=attempt, watched=_last_signs(make, -300), by_log=frozenset(attempt.nodes))
