@@ -623,6 +623,7 @@ def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
         v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0), **unseen)
         assert (v.cause, v.confidence) == ("requeued_by_user", C.POSSIBLE)
         assert "nobody watched n" in v.summary
+        assert "a person or service" in v.summary, "whose requeue it was is not in accounting"
         assert "no fault was seen" not in v.summary
         assert not v.next_step.startswith("Nothing")
 
