@@ -255,6 +255,12 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
             sentence=f"Slurm gave up {node} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
             next_step=f"Look again in a minute. If {node} answers, see who set it DOWN and why (`scontrol show node {node}`); if not, look at its console.",
         )
+    if node and view.state == "NODE_FAIL" and not events and view.case.watched.get(node) is None:
+        return claims.replace_claim(
+            made,
+            sentence=f"{node} was lost to Slurm (NODE_FAIL), and nobody watched it: it stopped answering, or somebody set it DOWN",
+            next_step=f"See whether somebody set {node} DOWN, and why (`sacctmgr show event nodes={node}`); if not, look at its console and its baseboard's event log before it takes jobs again.",
+        )
     if node and view.hung_since is not None and node_faults.loss_after_hang(view):
         return claims.replace_claim(
             made,
