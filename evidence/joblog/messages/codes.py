@@ -86,8 +86,9 @@ _NO_ROOM = re.compile(
 """Errors of a call that are no evidence about an adapter or a link: a full queue, or the caller's arguments."""
 _GONE = re.compile(r":(?:Transport endpoint is not connected|Connection (?:reset by peer|refused))\)")
 """The error of such a call if the peer is gone; OFI carries TCP as well."""
-_NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b")
+_NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b|\*\*ofid_getinfo\b")
 """libfabric found no suitable network; nothing was sent yet."""
+_STACK_LINES = 12
 _NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER or what the node has installed."
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
@@ -95,7 +96,7 @@ _FABRIC_MEANING = (
 _STOPS = re.compile(
     r"fatal error\.\s{2}\S|amrex::(?:Abort|Error)::\d{1,8}::\s?\S|\[file \S{1,200}, line \d{1,6}\]: Error : \S|Error {1,4}\(ORCA_\w{1,30}\): (?!\.\.\.)\S|"
     r"Error at (?:Node \d{1,6}|host): (?!floating point)\S|An error occurred in (?:line <|file <)|lib-\d{3,5} : (?:UNRECOVERABLE|FATAL)\b|: (?:[a-z]\w{0,40}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception): \S|"
-    r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
+    r"(?:FATAL from|FINISH) PE:?\s{1,6}(?P<rank>\d{1,8}):? \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
@@ -194,7 +195,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "peer_lost", record)
     if _NO_PROVIDER.search(text):
         own = ("user_program", "system_software")
-        return make(FACTS, "program_error", record, domains=own, meaning=_NO_PROVIDER_MEANING)
+        # In the error stack of MPI's start it is the reason for that.
+        detail = {"pmi": True} if 0 < record.line - context.mpi_start_line <= _STACK_LINES else {}
+        return make(FACTS, "program_error", record, domains=own, meaning=_NO_PROVIDER_MEANING, detail=detail)
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
@@ -214,7 +217,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
-        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Exiting....", " CALLED", "Exception-START", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error =", "Error=", "rrors ",
+        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Exiting....", " CALLED", "Exception-START", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "FINISH PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error =", "Error=", "rrors ",
         "Foam::sig", "OpenCV", "Out of bounds values", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "API error", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", ", error stack:", "MPICH ERROR", "MPICH Error", "current input line", "CHECK IN FILE", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",

@@ -366,9 +366,10 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return finding(kind, record, warned=True)
     if _TRIED.match(text):
         return replace(finding(kind, record), role=LineRole.OBSERVATION)
-    if "failed call to cuInit" in text or _CACHE.search(text):
+    no_gpu = {"no_gpu": True} if "failed call to cuInit" in text else {}
+    if no_gpu or _CACHE.search(text):
         # TensorFlow goes on without a GPU, MIOpen without its cache.
-        return finding(kind, record, handled=True)
+        return finding(kind, record, handled=True, **no_gpu)
     return finding(kind, record)
 
 
