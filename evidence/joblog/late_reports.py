@@ -26,6 +26,9 @@ def replaces(new: JobFinding, best: JobFinding | None, held: Sequence[JobFinding
         return precedence.outranks(new, best)
     if best.detail.get("perhaps") and (killed := next(filter(_is_killed, reversed(held[:-1])), None)):
         best = killed  # the note only explains that end: an error of a program's own outranks both
+    # The program's own exception below the watcher's statement only passes it on.
+    if new.detail.get("watcher") and new.line < best.line and best.domains == grammar.USER:
+        return True
     if _killed_before(new, best, held) or _crashed_among_killed(new, best, held):
         return True
     return precedence.outranks(new, best) and not _timed_out_before(new, best, held)
@@ -54,7 +57,11 @@ def _killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]
 
 def _crashed_among_killed(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
     """Whether `new` crashed and `best` was killed in the same list of Intel MPI's launcher, which is in the order of ranks: it kills the others."""
-    if best.kind != "oom_kill_suspected" or new.kind not in precedence.CRASHES:
+    if (
+        best.kind != "oom_kill_suspected"
+        or new.kind not in precedence.CRASHES
+        or not new.detail.get("listed")
+    ):
         return False
     listed = [f for f in held if f.line >= best.line]
     near = all(b.line - a.line <= _BOX_LINES for a, b in pairwise(listed))
