@@ -568,7 +568,7 @@ def test_a_model_that_stops_by_itself_comes_before_the_ranks_that_it_tears_down(
     stops = " FINISH PE:    7 mo_solver::run: too many substeps, the wind is unstable"
     torn = "3: Accelerator Fatal Error: call to cuStreamSynchronize returned error 700: Illegal address during kernel execution"
     assert message(f"0: step 1\n7: {stops}\n7: MPI_ABORT was invoked on rank 7 in communicator MPI_COMM_WORLD\n{torn}").endswith("unstable")  # fmt: skip
-    assert first("FINISH PE layout: 4 x 8\nx = 3") is None
+    assert first("FINISH PE layout: 4 x 8\nFINISH PE: 3 all of it: well\nx = 3") is None
 
 
 GONE = "0: <9-12> is invalid\nsrun: error: n4: task 0: Exited with exit code 1"

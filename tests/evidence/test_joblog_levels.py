@@ -257,7 +257,7 @@ NO_INIT = "2031-05-06 07:08:09.123456: E tensorflow/stream_executor/cuda/cuda_dr
 def test_what_needs_a_gpu_fails_for_tensorflows_own_reason() -> None:
     head = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
     needs = "tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot assign a device: no supported kernel for GPU devices is available."
-    assert first(NO_INIT, *head, needs) == [("cuda_error", 1)]
+    assert first(NO_INIT, *head, needs) == [("cuda_version", 1)]
     assert first(NO_INIT, *head, "ValueError: shapes (3,4) and (5,6) do not match") == [
         ("python_exception", 4)
     ]

@@ -407,12 +407,22 @@ def test_units_that_each_fail_at_once_are_no_progress() -> None:
         "| Running md 1 of 90  Thu Feb  8 03:12:22 2024",
         "| Running md 2 of 90  Thu Feb  8 04:55:01 2024",
     ]
-    assert first([*begun, *failed, *sum(lacks, [])]) == 3
+    assert first([*begun, *failed, *(line for unit in lacks for line in unit)]) == 3
     well = [f"| Running md {n} of 90  Thu Feb  8 05:02:4{n} 2024" for n in range(3, 8)]
     assert first([*begun, *failed, *well]) == 0, "these worked"
     assert first([*begun, *failed, *lacks[0], *well[1:]]) == 0, "only one of them failed"
     measured = [[f"step {n} of 90, loss 0.5", "  Unit    5 Error on OPEN: aux.rst"] for n in range(3, 8)]
-    assert first(["step 1 of 90, loss 0.5", "step 2 of 90, loss 0.5", *failed, *sum(measured, [])]) > 3
+    assert (
+        first(
+            [
+                "step 1 of 90, loss 0.5",
+                "step 2 of 90, loss 0.5",
+                *failed,
+                *(line for unit in measured for line in unit),
+            ]
+        )
+        > 3
+    )
 
 
 RESTARTED = "2031-07-02 08:01:15,004 - distributed.nanny.memory - WARNING - Worker tcp://10.2.0.9:4312 (pid={}) exceeded 95% memory budget. Restarting..."

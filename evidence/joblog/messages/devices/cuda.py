@@ -130,7 +130,7 @@ _KINDS = (
     (
         "cuda_version",
         re.compile(
-            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled|NVIDIA driver on your system is too old",
+            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|SYSTEM_DRIVER_MISMATCH|unsupported toolchain|PTX was compiled|NVIDIA driver on your system is too old",
             re.IGNORECASE,
         ),
     ),
