@@ -559,6 +559,7 @@ def test_mpi_that_found_no_provider_did_not_start_for_that(reason: str) -> None:
     assert found is not None
     assert (found.line, found.kind) == (1, "program_error")
     assert "provider" in found.meaning
+    assert found.domains == grammar.ALL_DOMAINS, "an adapter that is down has none, either"
     apart = first("\n".join([start, *["MPID_Init(7).....: no more"] * 20, f"hook(7)......: {reason}"]))
     assert apart is not None
     assert apart.kind == "rendezvous_failed", "not in the stack of the start"

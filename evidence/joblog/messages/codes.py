@@ -89,7 +89,7 @@ _GONE = re.compile(r":(?:Transport endpoint is not connected|Connection (?:reset
 _NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b|\*\*ofid_getinfo\b")
 """libfabric found no suitable network; nothing was sent yet."""
 _STACK_LINES = 12
-_NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER or what the node has installed."
+_NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER, what the node has installed, or an adapter that is down."
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
@@ -194,10 +194,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _FABRIC.match(text) and _GONE.search(text):
         return make(FACTS, "peer_lost", record)
     if _NO_PROVIDER.search(text):
-        own = ("user_program", "system_software")
         # In the error stack of MPI's start it is the reason for that.
         detail = {"pmi": True} if 0 < record.line - context.mpi_start_line <= _STACK_LINES else {}
-        return make(FACTS, "program_error", record, domains=own, meaning=_NO_PROVIDER_MEANING, detail=detail)
+        return make(
+            FACTS, "program_error", record, domains=ALL_DOMAINS, meaning=_NO_PROVIDER_MEANING, detail=detail
+        )
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
