@@ -86,7 +86,8 @@ def awaited(best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int]
     ended = [str(f.detail["tasks"]) for f in held if f.line > best.line and "tasks" in f.detail]
     for i, left in enumerate(held):
         task = str(left.detail.get("tasks", ""))
-        if left.kind != "task_exit" or not digits.is_number(task) or held[-1].line - left.line > _WAIT_LINES:
+        by_srun = left.kind == "task_exit" and left.message.startswith("srun: ")
+        if not by_srun or not digits.is_number(task) or held[-1].line - left.line > _WAIT_LINES:
             continue
         others = [labels.bare(0, line) for line in behind(left.line) if "slurmstepd: " not in line]
         waited = any(other.labelled and other.rank != left.rank for other in others)

@@ -337,8 +337,9 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     )
     no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
     exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
-    ended = [f for f in held if f.kind == "host_oom_kill" and finding.line - f.line <= _TOP_LINES]
-    given_up = len(ended) >= _SEVERAL and _GIVEN_UP.search(finding.message) is not None
+    ends = (f for f in held if f.kind == "host_oom_kill" and finding.line - f.line <= _TOP_LINES)
+    ended = list(ends) if _GIVEN_UP.search(finding.message) else []
+    given_up = len(ended) >= _SEVERAL
     for i, earlier in enumerate(held if no_gpu or no_handle or exited or given_up else ()):
         behind = finding.line - earlier.line
         if no_gpu:

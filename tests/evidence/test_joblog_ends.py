@@ -603,6 +603,9 @@ def test_the_exit_itself_counts_where_no_reason_is_known() -> None:
     found = first(f"{left}\n{LIMIT}\nsrun: error: n4: tasks 0-6: Terminated")
     assert found is not None
     assert (found.kind, found.line) == ("task_exit", 2)
+    quoted = first(f"{left.replace('srun', '> srun')}\n{LIMIT}\nsrun: error: n4: tasks 0-6: Terminated")
+    assert quoted is not None
+    assert quoted.kind == "slurm_timeout"
 
 
 RAISED_BY_FIRST = f"+ python a.py\n{TRACE}\nValueError: no root"
