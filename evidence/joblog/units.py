@@ -125,6 +125,7 @@ _LATER = re.compile(
     re.IGNORECASE,
 )
 """What a run that ends says of the one to come."""
+_NEXT_COMMAND = re.compile(r"\+{1,4} \S")
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 
 
@@ -137,6 +138,11 @@ def reports_recovery(text: str) -> bool:
     """Whether the line reports that the program goes on."""
     goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
     return goes_on and not _ADVICE.search(text) and not ends_main(text)
+
+
+def uses_instead(text: str) -> bool:
+    """Whether the line says what is used instead of something that failed."""
+    return _INSTEAD.search(text) is not None
 
 
 def ends_main(text: str) -> bool:
@@ -225,7 +231,8 @@ class Units:
         self._of_r = any(map(_OF_R.match, (error, *before[-1:])))
         self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_COMMAND.match, before)) else None
         """Prompts that R has yet to show; None in any other output."""
-        self._exited = False
+        self._exited = self.ended = False
+        """Whether a bad end was reported; whether the shell traced its next command right below the error."""
         self._of_nccl = "NCCL WARN" in error and not _FAULT.search(error)
         self._lines = 0
         self.begun = 0
@@ -249,6 +256,7 @@ class Units:
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""
         self._lines += 1
+        self.ended = self.ended or (self._lines == 1 and _NEXT_COMMAND.match(text) is not None)
         if self._lines == 1 and _WARNINGS_SOURCE.match(text):
             return True
         if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):

@@ -547,3 +547,84 @@ def test_exits_behind_the_settled_cause_are_passed_on(text: str) -> None:
     assert [f.line for f in found if f.line <= reader.MAX_HELD + 1] == list(range(1, reader.MAX_HELD + 2))
     assert found[-1].line == len(lines), "the last one was lost"
     assert [f.line for f in found if f.first_cause] == [1]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["OFI fi_getinfo() failed (ofi_init.c:7:open_fabric:No data available)", "**ofid_getinfo ofi_init.h 7 hook No data available"],
+)  # fmt: skip
+def test_mpi_that_found_no_provider_did_not_start_for_that(reason: str) -> None:
+    start = "Abort(7) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:"
+    found = first(f"{start}\nMPIR_Init_thread(9)..: \nhook(7)......: {reason}")
+    assert found is not None
+    assert (found.line, found.kind) == (1, "program_error")
+    assert "provider" in found.meaning
+    assert found.domains == grammar.ALL_DOMAINS, "an adapter that is down has none, either"
+    apart = first("\n".join([start, *["MPID_Init(7).....: no more"] * 20, f"hook(7)......: {reason}"]))
+    assert apart is not None
+    assert apart.kind == "rendezvous_failed", "not in the stack of the start"
+
+
+def test_a_model_that_stops_by_itself_comes_before_the_ranks_that_it_tears_down() -> None:
+    stops = " FINISH PE:    7 mo_solver::run: too many substeps, the wind is unstable"
+    torn = "3: Accelerator Fatal Error: call to cuStreamSynchronize returned error 700: Illegal address during kernel execution"
+    assert message(f"0: step 1\n7: {stops}\n7: MPI_ABORT was invoked on rank 7 in communicator MPI_COMM_WORLD\n{torn}").endswith("unstable")  # fmt: skip
+    assert first("FINISH PE layout: 4 x 8\nFINISH PE: 3 all of it: well\nx = 3") is None
+
+
+GONE = "0: <9-12> is invalid\nsrun: error: n4: task 0: Exited with exit code 1"
+LIMIT = "slurmstepd: error: *** STEP 31.0 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(
+    ("behind", "ended", "line"),
+    [
+        ("1: joining the others", "task 1: Terminated", 1),
+        ("3: joining the others\n1: joining the others", "tasks 1,3-7: Killed", 1),
+        ("1: joining the others", "tasks 0-7: Terminated", 0),  # another step, of the same tasks
+        ("1: joining the others", "tasks 2-1-3,,-: Terminated", 1),  # whatever that means
+        ("1: epoch 1 loss 0.5\n1: epoch 2 loss 0.4", "tasks 1-7: Terminated", 0),
+        ("", "tasks 1-7: Terminated", 0),  # each may write into its own file
+        ("0: joining the others", "tasks 1-7: Terminated", 0),
+        ("1: joining the others\n" * 40, "tasks 1-7: Terminated", 0),  # too much to be read again
+    ],
+)  # fmt: skip
+def test_the_others_waited_for_a_task_that_had_left_until_the_time_limit(
+    behind: str, ended: str, line: int
+) -> None:
+    above = f"{GONE}\n{behind}\n"
+    found = first(f"{above}{LIMIT}\nsrun: error: n4: {ended}")
+    assert found is not None
+    assert found.line == (line or above.count("\n") + 1)
+
+
+def test_the_exit_itself_counts_where_no_reason_is_known() -> None:
+    left = "1: init\nsrun: error: n4: task 7: Exited with exit code 9\n1: joining the others"
+    found = first(f"{left}\n{LIMIT}\nsrun: error: n4: tasks 0-6: Terminated")
+    assert found is not None
+    assert (found.kind, found.line) == ("task_exit", 2)
+    quoted = first(f"{left.replace('srun', '> srun')}\n{LIMIT}\nsrun: error: n4: tasks 0-6: Terminated")
+    assert quoted is not None
+    assert quoted.kind == "slurm_timeout"
+
+
+RAISED_BY_FIRST = f"+ python a.py\n{TRACE}\nValueError: no root"
+WORKS = "\n".join(f"epoch {n} loss {1 / n:.2f}" for n in range(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("between", "last", "line"),
+    [
+        ("+ python b.py\n", "FileNotFoundError: [Errno 2] No such file or directory: 'x.npz'", 4),
+        ("+ python b.py\n", "Exception: No such file or directory (os error 2)", 4),
+        ("+ python b.py\n", "KeyError: 'lr'", 13),  # lacks nothing
+        ("", "FileNotFoundError: [Errno 2] No such file or directory: 'x.npz'", 12),  # of the same program
+    ],
+)
+def test_what_a_later_command_lacks_follows_from_one_that_ended_badly(
+    between: str, last: str, line: int
+) -> None:
+    """The shell traces its next command right below the exception."""
+    found = first(f"{RAISED_BY_FIRST}\n{between}{WORKS}\n{TRACE}\n{last}")
+    assert found is not None
+    assert found.line == line

@@ -547,3 +547,38 @@ def test_a_rank_that_had_waited_itself_is_no_reason_of_a_ports_error() -> None:
     }
     for kind, words in own.items():  # what no abort brings
         assert _cause(port, waited, f"1: [rank1]: RuntimeError: {words}").kind == kind
+
+
+def _box(rank: int, end: str) -> list[str]:
+    """What Intel MPI's launcher prints of a rank's end."""
+    about = f"=   RANK {rank} PID {rank + 70} RUNNING AT n4"
+    return ["=" * 83, "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", about, f"=   KILLED BY SIGNAL: {end}", "=" * 83, ""]  # fmt: skip
+
+
+_ENDED = "9 (Killed)"
+
+
+@pytest.mark.parametrize(
+    ("crash", "kind"),
+    [
+        ("11 (Segmentation fault)", "segfault"),
+        ("8 (Floating point exception)", "process_crashed"),
+        ("7 (Bus error)", "bus_error"),
+        ("6 (Aborted)", "oom_kill_suspected"),  # a lost peer may order that
+        (_ENDED, "oom_kill_suspected"),
+        ("15 (Terminated)", "oom_kill_suspected"),
+    ],
+)
+def test_the_crash_counts_in_a_list_by_rank_of_ends(crash: str, kind: str) -> None:
+    """The launcher kills all others."""
+    boxes = [*_box(0, _ENDED), *_box(1, _ENDED), *_box(2, crash), *_box(3, _ENDED)]
+    assert _cause(*_WORK, *boxes).kind == kind
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=31.0. Some of the step tasks have been OOM Killed."
+    assert _cause(*_WORK, *boxes, oom).kind == "slurm_oom", "Slurm knows it better"
+
+
+def test_the_lists_of_two_runs_stay_apart() -> None:
+    crash = _box(1, "11 (Segmentation fault)")
+    assert _cause(*_box(0, _ENDED), *_WORK, *crash).kind == "oom_kill_suspected"
+    bare = "x.sh: line 12: 123 Killed ./a"
+    assert _cause(bare, *crash).kind == "oom_kill_suspected"

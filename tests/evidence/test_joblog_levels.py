@@ -252,3 +252,34 @@ def test_a_traceback_at_the_level_of_a_warning_ended_nothing(head: str) -> None:
     assert first(f"{head}cannot convert", *warned, "top1 76.1") == []
     assert first(f"{head}cannot convert", *raised) == [("python_exception", 4)]
     assert first(*warned, *raised[:2], "ValueError: no such split") == [("python_exception", 6)]
+
+
+NO_INIT = "2031-05-06 07:08:09.123456: E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
+
+
+def test_what_needs_a_gpu_fails_for_tensorflows_own_reason() -> None:
+    head = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
+    needs = "tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot assign a device: no supported kernel for GPU devices is available."
+    assert first(NO_INIT, *head, needs) == [("cuda_version", 1)]
+    assert first(NO_INIT, *head, "ValueError: shapes (3,4) and (5,6) do not match") == [
+        ("python_exception", 4)
+    ]
+    epochs = [f"Epoch {n}/9\n{n}00/900 - loss: 0.{n}" for n in range(1, 9)]
+    assert first(NO_INIT, *"\n".join(epochs).split("\n"), *head, needs)[0][0] == "python_exception"
+
+
+@pytest.mark.parametrize(
+    ("statement", "word", "line"),
+    [
+        ("+ echo 'build failed, using the copy in the image'", "fatal: unable to access 'https://h/r.git/': Could not resolve host: h", 6),
+        ("+ echo 'build failed, using the copy in the image'", "solve: error: cannot open the copy", 2),  # of the same
+        ("+ echo 'the build failed'", "fatal: unable to access 'https://h/r.git/': Could not resolve host: h", 2),
+        ("build failed, using the copy in the image", "fatal: unable to access 'https://h/r.git/': Could not resolve host: h", 2),  # a program may go on to say so
+    ],
+)  # fmt: skip
+def test_a_script_that_says_what_it_uses_instead_has_got_over_the_error(
+    statement: str, word: str, line: int
+) -> None:
+    built = ["+ pip install ./x", "ERROR: No matching distribution found for wheel-of-x>=4"]
+    lines = [*built, statement, statement.removeprefix("+ echo ").strip("'"), "+ git submodule update", word]
+    assert [where for _, where in first(*lines)] == [line]

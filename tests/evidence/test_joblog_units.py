@@ -417,3 +417,43 @@ def test_a_heading_is_no_sign_of_work_where_its_unit_fails_at_once(heading: str,
     assert first([*begun, *RAISED[:2], OOM, *lacking, "collecting", "done"]) == 7
     working = [line for n in range(4, 15) for line in (heading.format(n), "energy -12.5", "converged")]
     assert first([*begun, *RAISED[:2], OOM, *working, "done"]) == 0
+
+
+def test_units_that_each_fail_at_once_are_no_progress() -> None:
+    """The first one failed by itself, and the next ones lack what it should have written."""
+    failed = [
+        "an illegal memory access was encountered in kernel f: CUDA error: an illegal memory access was encountered"
+    ]
+    lacks = [[f"| Running md {n} of 90  Thu Feb  8 05:02:4{n} 2024", "", f"  Unit    5 Error on OPEN: md.{n - 1}.rst"] for n in range(3, 8)]  # fmt: skip
+    begun = [
+        "| Running md 1 of 90  Thu Feb  8 03:12:22 2024",
+        "| Running md 2 of 90  Thu Feb  8 04:55:01 2024",
+    ]
+    assert first([*begun, *failed, *(line for unit in lacks for line in unit)]) == 3
+    well = [f"| Running md {n} of 90  Thu Feb  8 05:02:4{n} 2024" for n in range(3, 8)]
+    assert first([*begun, *failed, *well]) == 0, "these worked"
+    assert first([*begun, *failed, *lacks[0], *well[1:]]) == 0, "only one of them failed"
+    measured = [[f"step {n} of 90, loss 0.5", "  Unit    5 Error on OPEN: aux.rst"] for n in range(3, 8)]
+    assert (
+        first(
+            [
+                "step 1 of 90, loss 0.5",
+                "step 2 of 90, loss 0.5",
+                *failed,
+                *(line for unit in measured for line in unit),
+            ]
+        )
+        > 3
+    )
+
+
+RESTARTED = "2031-07-02 08:01:15,004 - distributed.nanny.memory - WARNING - Worker tcp://10.2.0.9:4312 (pid={}) exceeded 95% memory budget. Restarting..."
+GIVEN_UP = "2031-07-02 08:09:15,004 - distributed.scheduler - ERROR - Task ('sum', 3) marked as failed because 4 workers died while trying to run it"
+
+
+def test_dask_gives_up_a_task_whose_workers_it_had_ended_for_their_memory() -> None:
+    ends = [RESTARTED.format(pid) for pid in (70, 71, 72)]
+    killed = ["Traceback (most recent call last):", '  File "sum.py", line 7, in <module>', "distributed.scheduler.KilledWorker: Attempted to run task ('sum', 3) on 4 different workers, but all those workers died while running it."]  # fmt: skip
+    assert first([*ends, GIVEN_UP, *killed]) == 1
+    assert first([ends[0], "worker 71 was lost", GIVEN_UP, *killed]) == 3, "one alone is no series"
+    assert first([*ends, *(f"chunk {n}" for n in range(60)), GIVEN_UP, *killed]) == 64, "too far above"

@@ -71,7 +71,7 @@ _WITHOUT = re.compile(
 )
 """What a program that ran another does without it. That it tries again is no proof: the last attempt may say so, too."""
 _SIGNALED = re.compile(
-    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+    r"\b[Pp]rocess (?:\d{1,10} )?was (?:killed by unknown signal|(?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
 """Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
 _EXITING = re.compile(
@@ -244,7 +244,7 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        signal = _SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
+        signal = int(found["code"]) if found["code"] else _SIGNUMS.get(found["name"], _OTHER_SIGNAL)
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
