@@ -259,8 +259,7 @@ class LogProgress:
         self._headed = self._headed and not text.strip()
         if self._programs.is_other(text):
             return False
-        went_on = self.units.went_on(text) and not self._lasts
-        if _TRAINED.search(text) or went_on:
+        if (self.units.went_on(text) and not self._lasts) or _TRAINED.search(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)

@@ -233,17 +233,12 @@ def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequenc
     What Slurm ended did not end well. A batch script's farewell and the report of another rank prove nothing.
     """
     lost = best.detail.get("child") is True and best.kind in teardown.LOSSES
-    if not (lost or best.detail.get("thread")):
+    is_ended = any(f.role is LineRole.END and f.line > best.line for f in held)
+    if is_ended or not (lost or best.detail.get("thread")):
         return False
-    if any(f.role is LineRole.END and f.line > best.line for f in held):
-        return False
-    for line in lines:
-        record = labels.bare(0, line)
-        of_another = record.rank not in (None, best.rank)
-        well = work_over.is_whole(record.text) if lost else progress.reports_success(record.text)
-        if well and not of_another:
-            return True
-    return False
+    is_well = work_over.is_whole if lost else progress.reports_success
+    records = (labels.bare(0, line) for line in lines)
+    return any(record.rank in (None, best.rank) and is_well(record.text) for record in records)
 
 
 def followed(finding: JobFinding, held: Sequence[JobFinding]) -> int | None:
