@@ -433,6 +433,18 @@ def test_a_stall_that_a_lost_node_made_is_no_hang_before_it(make):
     assert (v.cause, v.confidence) == ("node_lost", records.Confidence.CERTAIN), "the first stall was over"
 
 
+def test_a_fault_under_the_next_job_takes_nothing_from_a_hang(make):
+    """The GPU that it held fell off its bus when another job had it: the missing rank stays the verdict. If no other job ran, it may be why."""
+    gone = make.xid(79, gpu=3, before_end_s=-34)
+    begun = make.end + timedelta(seconds=10)
+    shown = snapshots(make, moved=True)
+    before = make.judge(*shown)
+    later = make.judge(*shown, gone, shared={"n2": ((begun, None),)})
+    assert (before.cause, before.evidence) == ("missing_rank", later.evidence)
+    assert (later.cause, later.confidence, later.summary) == (before.cause, before.confidence, before.summary)
+    assert make.judge(*shown, gone).cause != "missing_rank"
+
+
 def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):
     """It trained on until a person ended it."""
     attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=make.end - timedelta(hours=1))  # fmt: skip
