@@ -280,6 +280,22 @@ def claims_of_the_gang(make, *events, **over):
     return [claim.cause for claim in gang.rule(view)]
 
 
+def test_the_next_step_of_a_missing_rank_says_where_to_look(make):
+    """Rank, node, line and the command; without a stack no line, and of a requeued job no command: it would show its next start."""
+    shown = snapshots(make, moved=True)
+    step = make.judge(*shown).next_step
+    assert step == (
+        "Look at what rank 1 on n2 did last: preprocess (/home/alice/train.py:7). "
+        "`probing-ctl stacks 4242 --last` shows the stacks of all its ranks."
+    )
+    array = make.attempt(array_job_id=4200, array_task_id=3)
+    assert "`probing-ctl stacks 4200_3 --last`" in make.judge(*shown, attempt=array).next_step
+    again = make.attempt(state="NODE_FAIL", exit_code=0)
+    (claim,) = gang.rule(view_builder.build(make.case(*shown, attempt=again)))
+    assert claim.next_step == "Look at what rank 1 on n2 did last: preprocess (/home/alice/train.py:7)."
+    assert make.judge(*left_early(make)).next_step == "Look at what rank 1 on n2 did last."
+
+
 def test_a_rank_that_left_after_its_own_exception_did_not_leave_early(make):
     """Python writes `ended` after an exception, too; the log shows it."""
     raised = make.finding("python_exception", detail={"exception": "ValueError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
