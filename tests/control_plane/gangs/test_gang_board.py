@@ -213,6 +213,28 @@ def test_looks_at_a_dying_job_do_not_hide_the_last_stacks(
     assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("user_code", "2", ["n2"])
 
 
+@pytest.mark.parametrize(("last_steps", "n_ranks"), [(40, 4), (900, 2)], ids=["stood still", "went on"])
+def test_a_node_looked_at_as_the_others_gave_up_does_not_hide_theirs(
+    stuck: context.Context, last_steps: int, n_ranks: int
+) -> None:
+    """n2 is asked ten minutes later, when ranks of n1 time out: those of n1 are shown as they stood, unless they had gone on since."""
+    asked = [
+        gang_rows.entry(2, gang_rows.LOOP),
+        gang_rows.entry(3, gang_rows.REDUCE) | {"stack": [], "stack_error": vocabulary.STACK_CAME_TOO_LATE},
+    ]
+    gang_rows.snapshot(stuck.store, 7, "n2", asked, at=fakes.NOW + timedelta(minutes=10))
+    for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+        left = [gang_rows.entry(r, [], steps=last_steps) for r in ranks]
+        gang_rows.snapshot(stuck.store, 7, node, left, at=fakes.NOW + timedelta(minutes=11))
+    end_at = fakes.NOW + timedelta(seconds=659)
+    attempt = dataclasses.replace(gang_rows.attempt(7, "n1", "n2", end=True), end_at=end_at)
+    stuck.store.upsert_attempts([attempt])
+    document = board(stuck.store, "stacks")
+    assert (document["at"], document["n_ranks"]) == (clock.iso_z(fakes.NOW + timedelta(minutes=10)), n_ranks)
+    if n_ranks == 4:
+        assert document["finding"]["ranks"] == "2"  # type: ignore[index]
+
+
 def test_ranks_whose_stacks_cannot_be_read_are_news(stuck: context.Context) -> None:
     """They sleep in the kernel by now: where they had been before says nothing of it."""
     later = fakes.NOW + timedelta(seconds=40)
