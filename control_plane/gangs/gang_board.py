@@ -25,7 +25,7 @@ ONE_MOMENT = timedelta(seconds=60)
 """Snapshots further apart than this show different moments and are not merged."""
 STOPPED_BEFORE = timedelta(seconds=120)
 """A snapshot belongs to a stall reported at most this long before it."""
-TELLING = f'$.ranks[*] ? (exists(@.stack[*]) || (exists(@.stack_error) && @.stack_error != "{vocabulary.STACK_CAME_TOO_LATE}"))'
+STACKS_PATH = f'$.ranks[*] ? (exists(@.stack[*]) || (exists(@.stack_error) && @.stack_error != "{vocabulary.STACK_CAME_TOO_LATE}"))'
 """Where a snapshot holds the stack of a rank, or why none of a living one could be read: one that is taken as the job dies holds neither."""
 ASK_TTL_S = 30.0
 FINDINGS = ("rank_slow", "gang_drift", "rank_dead", "nccl_ras")
@@ -162,7 +162,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
 def fresh_snapshots(store: db_store.Store, gang: BoardGang) -> list[records.HealthEvent]:
     """The last telling snapshot of every node, as far as they show one moment, or ranks that stood still from then to the end."""
     job = (gang.job_id, snapshots.SNAPSHOT, gang.since)
-    events = store.latest_of_job(*job, holding=TELLING, cluster=gang.cluster)
+    events = store.latest_of_job(*job, holding=STACKS_PATH, cluster=gang.cluster)
     events = [e for e in events if may_speak(gang, e.node)]
     recent = max((e.at for e in events), default=gang.since) - ONE_MOMENT
     fresh = [e for e in events if e.at >= recent]

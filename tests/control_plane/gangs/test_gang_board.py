@@ -218,11 +218,11 @@ def test_a_node_looked_at_as_the_others_gave_up_does_not_hide_theirs(
     stuck: context.Context, last_steps: int, n_ranks: int
 ) -> None:
     """n2 is asked ten minutes later, when ranks of n1 time out: those of n1 are shown as they stood, unless they had gone on since."""
-    asked = [
+    partial = [
         gang_rows.entry(2, gang_rows.LOOP),
         gang_rows.entry(3, gang_rows.REDUCE) | {"stack": [], "stack_error": vocabulary.STACK_CAME_TOO_LATE},
     ]
-    gang_rows.snapshot(stuck.store, 7, "n2", asked, at=fakes.NOW + timedelta(minutes=10))
+    gang_rows.snapshot(stuck.store, 7, "n2", partial, at=fakes.NOW + timedelta(minutes=10))
     for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
         left = [gang_rows.entry(r, [], steps=last_steps) for r in ranks]
         gang_rows.snapshot(stuck.store, 7, node, left, at=fakes.NOW + timedelta(minutes=11))
