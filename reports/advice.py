@@ -49,6 +49,10 @@ _MOVED = (
     "Correct its working directory (--chdir, or the directory it was submitted from): "
     "it must exist on the job's nodes and be open to its owner. Files without a full path are looked for, and written, in /tmp of the node."
 )
+_HANGS = (
+    "It stands still. `probing-ctl stacks {job}` shows what each rank does, and whom the others wait for. "
+    "A hang seldom ends by itself: if it lasts, `scancel {job}` frees its nodes; the stacks are kept."
+)
 _WAITING = timedelta(hours=1)
 """A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
 _NAMED_NODE = "by name (--nodelist)"
@@ -78,6 +82,8 @@ def what_now(
     back = {one.node: one.at for one in returned}
     steps = _steps(views, back)[:_MOST_STEPS]
     last = views[-1]
+    if last.running and any(g.ended_at is None for g in last.gangs):
+        steps.insert(0, _HANGS.format(job=last.attempt.ref))
     if last.log_awaited:
         steps.insert(0, AWAITED_LOG)
     if last.doubt:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding, snapshots
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
+from probing_cluster.attribution.verdict import claims, evidence_view, gpus, signatures, view_builder, window
 from probing_cluster.core import records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
@@ -62,7 +62,10 @@ def faults_of_running(
 
 
 def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
-    """The same for an ended attempt, from its sightings; `onset_at` is the onset that its ranks report."""
+    """The same for an ended attempt, from its sightings; `onset_at` is the onset that its ranks report.
+
+    A fault that can convict nobody counts as little here: a later job's, or one that came with the node's repair.
+    """
     began = min(onset_at, view.onset_at)
     found: dict[str, set[str]] = {}
     for s in view.sightings:
@@ -70,6 +73,7 @@ def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Map
         kind = s.event.kind
         if (
             held
+            and claims.weigh(s) > 0
             and not _outlived(kind, s.at, began)
             and not _came_later(kind, s.at, onset_at + longest_step(view))
         ):

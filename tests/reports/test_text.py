@@ -566,12 +566,17 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
     )
     assert "of another attempt" not in page
     assert max(len(line) for line in page.splitlines()) <= 80
+    step = f"What now It stands still. `probing-ctl stacks {running.ref}` shows what each rank does"
+    assert step in " ".join(page.split())
     over = render(
         rows.ReportRows(
             attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=example.at("14:11:00")),)
         )
     )
     assert "until 14:11:00" in over
+    assert "What now" not in over
+    ended = dataclasses.replace(running, end_at=example.at("14:30:00"), state="FAILED")
+    assert "It stands still" not in render(rows.ReportRows(attempts=(ended,), gangs=(stall,)))
 
 
 def test_what_passes_since_a_stall_is_not_productive() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from probing_cluster.attribution.gang import snapshots
+from probing_cluster.attribution.gang import finding, snapshots, stacks
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
@@ -13,6 +13,7 @@ from probing_cluster.attribution.verdict import (
     node_faults,
     phrases,
     taxonomy,
+    window,
 )
 from probing_cluster.attribution.verdict import rank_claims as rank
 from probing_cluster.core import digits, errors, hostlist, records, vocabulary
@@ -92,6 +93,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
+        next_step=_next_step(view, found, gang_finding) if cause == "missing_rank" else "",
         sentence=_killed_words(gang_finding.summary, log_lines)
         if cause == "rank_killed"
         else _hung_words(view, words, lost),
@@ -99,6 +101,24 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         if view.hung_since is not None
         else frozenset(),
     )
+
+
+def _next_step(
+    view: evidence_view.EvidenceView, found: snapshots.Gang, gang_finding: finding.GangFinding
+) -> str:
+    """Where to look: rank, node, line, and the command that shows all stacks; empty for ranks without a report."""
+    known = [r for r in found.ranks if r.rank in gang_finding.ranks]
+    if not known:
+        return ""
+    names = f"{'rank' if len(known) == 1 else 'ranks'} {stacks.ranges(r.rank for r in known)}"
+    nodes = hostlist.compress(list(dict.fromkeys(r.node for r in known)))
+    where = f": {phrases.clean(gang_finding.where)}" if gang_finding.where else ""
+    step = f"Look at what {names} on {nodes} did last{where}."
+    # The command shows the job's latest start, which of a requeued job is another.
+    again = view.state == "REQUEUED" or window.given_up(view.attempt)
+    if again or not any(r.stack for r in found.ranks):
+        return step
+    return f"{step} `probing-ctl stacks {view.attempt.ref} --last` shows the stacks of all its ranks."
 
 
 def _hung_words(view: evidence_view.EvidenceView, words: str, lost: evidence_view.CaseSighting | None) -> str:
