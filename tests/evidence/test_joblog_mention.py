@@ -249,6 +249,18 @@ def test_source_that_a_search_prints_and_examples_are_no_errors(lines: tuple[str
     assert not any(f.first_cause for f in reader.read([*lines, "done"]))
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ('error("GPU at 95% load"): CUDA error: uncorrectable ECC error encountered', "cuda_ecc"),
+        ('open("/lustre/data/img%20001.jpg"): Input/output error', "io_error"),
+    ],
+)
+def test_a_percent_sign_in_a_reported_call_makes_no_source(line: str, kind: str) -> None:
+    """A statement of source ends with a comma or a semicolon; a report ends with the error."""
+    assert [f.kind for f in reader.read([line]) if f.first_cause] == [kind]
+
+
 def test_a_tests_failure_with_its_place_is_one() -> None:
     """pytest writes a place and a bare name; Python's own traceback is indented, too."""
     failed = "tests/a.py:219: RuntimeError: CUDA error: an illegal memory access was encountered"

@@ -215,6 +215,7 @@ FIRST = [
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: checkpoint 4711 is not complete", 8, "program_error"),
     # The output ends in the frames of a traceback: the complaint right above it is all that is known.
     ('Exception in device=TPU:1: Check failed: server.start() == OK (PERMISSION_DENIED: open(/dev/accel1))\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "program_error"),
+    ('record 17 failed: invalid date\nmodel on cuda:0\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
     ('reading the volumes\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
     ("SystemError: (Fatal) DataLoader process (pid 4711) exited is killed by signal: Killed. (at /paddle/data_loader.cc:99)", 1, "dataloader_oom"),
     ("distributed.nanny - WARNING - Worker process 4711 was killed by unknown signal\ndistributed.nanny - INFO - Failed to start worker process.  Restarting", 1, "process_crashed"),
