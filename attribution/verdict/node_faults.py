@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding, snapshots
 from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import errors, hostlist, records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
 """How long before a gang's last progress a fault may lie: a mount may hang for a while before somebody uses it."""
@@ -21,7 +22,8 @@ a driver or a file system reports a missing answer only after its own timeouts. 
 AGENT_SILENT = "agent_silent"
 STILL_ALIVE = timedelta(seconds=60)
 """An agent that reported so long after its node was given up shows that the node lived on."""
-SILENCES = frozenset({AGENT_SILENT, "node_down"})
+NODE_DOWN = "node_down"
+SILENCES = frozenset({AGENT_SILENT, NODE_DOWN})
 """Kinds of events that carry the time of a node's last sign."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
@@ -115,6 +117,39 @@ def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSi
             and (s.event.kind != AGENT_SILENT or fell_silent(view, s.event.node))
         )
     ]
+
+
+def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
+    """The nodes whose loss ended the attempt: named by Slurm, else those that fell silent, else those that srun names; empty if unknown."""
+    nodes = view.attempt.nodes
+    if view.attempt.failed_node or len(nodes) == 1:
+        return frozenset({view.attempt.failed_node or nodes[0]})
+    srun = _named_by_srun(view)
+    signs = [s for s in signs_of_loss(view) if not outlived_its_loss(view, s.event.node)]
+    unreached = frozenset(s.event.node for s in signs if s.event.kind == NODE_DOWN)
+    if unreached:
+        return unreached & srun or unreached
+    # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
+    agents = [n for n in nodes if n not in view.case.by_log and view.case.watched.get(n) is not None]
+    before = {s.event.node for s in signs if s.event.kind == AGENT_SILENT and s.at <= view.end_at}
+    silent = (before or {s.event.node for s in signs if s.event.kind == AGENT_SILENT}) | (
+        set(agents) & set(view.unwatched_nodes)
+    )
+    # Where srun names a node that was not silent, or every agent was silent, the silence may be the agents' own.
+    if silent and (srun or (len(agents) > 1 and silent >= set(agents))):
+        return silent & srun
+    return frozenset(silent) or srun
+
+
+def _named_by_srun(view: evidence_view.EvidenceView) -> frozenset[str]:
+    """The attempt's nodes that srun's lines name as lost: a host or a Slurm hostlist a line."""
+    named: set[str] = set()
+    for found in view.findings:
+        host = found.event.detail.get("host")
+        if found.event.kind == "slurm_node_fail" and isinstance(host, str):
+            with contextlib.suppress(errors.MalformedInput):
+                named.update(hostlist.expand(host))
+    return frozenset(view.attempt.nodes) & named
 
 
 def outlived_its_loss(view: evidence_view.EvidenceView, node: str) -> bool:

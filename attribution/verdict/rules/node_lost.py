@@ -229,14 +229,14 @@ def _gone_claim(
 
 
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
-    restarted = _restarted(view)
-    node = view.lost_node or (min(restarted) if len(restarted) == 1 else None)
-    gone = {node} if node else restarted
+    lost, restarted = node_faults.lost_nodes(view), _restarted(view)
+    gone = lost or restarted
+    node = next(iter(gone)) if len(gone) == 1 else None
     events = [s.event for s in node_faults.signs_of_loss(view) if s.event.node in gone]
     made = claims.Claim(
         cause=LOST,
         # A reboot that alone names the node is no proof: somebody may have rebooted a healthy one.
-        weight=0.97 if events and view.lost_node else 0.9,
+        weight=0.97 if events and node in lost else 0.9,
         # Slurm also gives up a node whose daemon or network failed, so its report alone proves no broken part. A missing
         # heartbeat proves none either, since the service may have stopped with it; an `agent_silent` event excludes that.
         domain=None if events else records.Domain.UNKNOWN,
@@ -244,7 +244,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         rule="node_lost",
         node=node,
         evidence=tuple(events),
-        nodes=frozenset({node} if node else ()),
+        nodes=frozenset({node} if node else lost if events else ()),
         n_sources=1 + bool(events),
     )
     if node and node_faults.outlived_its_loss(view, node):
@@ -273,7 +273,9 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     names = hostlist.compress(sorted(gone))
     return claims.replace_claim(
         made,
-        sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
+        sentence=f"{names} stopped answering Slurm"
+        if lost
+        else f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for a part that {names} share: power, cooling, a switch; their baseboards' event logs show when each went down",
     )
 
