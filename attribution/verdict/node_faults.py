@@ -126,17 +126,18 @@ def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
         return frozenset({view.attempt.failed_node or nodes[0]})
     srun = _named_by_srun(view)
     signs = [s for s in signs_of_loss(view) if not outlived_its_loss(view, s.event.node)]
+    # What fell silent only after the end may be the next attempt's loss.
+    signs = [s for s in signs if s.at <= view.end_at + evidence_view.SLACK] or signs
     unreached = frozenset(s.event.node for s in signs if s.event.kind == NODE_DOWN)
     if unreached:
         return unreached & srun or unreached
     # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
-    agents = [n for n in nodes if n not in view.case.by_log and view.case.watched.get(n) is not None]
-    before = {s.event.node for s in signs if s.event.kind == AGENT_SILENT and s.at <= view.end_at}
-    silent = (before or {s.event.node for s in signs if s.event.kind == AGENT_SILENT}) | (
-        set(agents) & set(view.unwatched_nodes)
+    agents = {n for n in nodes if n not in view.case.by_log and view.case.watched.get(n) is not None}
+    silent = {s.event.node for s in signs if s.event.kind == AGENT_SILENT} | (
+        agents & set(view.unwatched_nodes)
     )
     # Where srun names a node that was not silent, or every agent was silent, the silence may be the agents' own.
-    if silent and (srun or (len(agents) > 1 and silent >= set(agents))):
+    if silent and (srun or (len(agents) > 1 and silent >= agents)):
         return silent & srun
     return frozenset(silent) or srun
 

@@ -243,3 +243,11 @@ def test_where_every_agent_fell_silent_the_way_to_us_may_be_at_fault(make):
     silent, last = [_silent(make, 40, n) for n in ("n1", "n2")], {"n1": -40, "n2": -40}
     assert _unnamed(make, *silent, last_s=last).node is None
     assert _unnamed(make, *silent, *_srun(make, "n2"), last_s=last).node == "n2"
+
+
+def test_what_fell_silent_after_the_end_is_not_what_ended_the_job(make):
+    """The next attempt's loss, half a minute later, with srun's line in the same file."""
+    now = [_silent(make, 40), _down(make, 40)]
+    then = [_silent(make, -45, "n1"), _down(make, -45, "n1")]
+    v = _unnamed(make, *now, *then, *_srun(make, "n1"), last_s={"n1": 45, "n2": -40})
+    assert (v.node, set(v.evidence)) == ("n2", {e.event_id for e in now})
