@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding, snapshots
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
-from probing_cluster.core import errors, hostlist, records, vocabulary
+from probing_cluster.attribution.verdict import (
+    evidence_view,
+    findings,
+    gpus,
+    signatures,
+    view_builder,
+    window,
+)
+from probing_cluster.core import digits, errors, hostlist, records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
 """How long before a gang's last progress a fault may lie: a mount may hang for a while before somebody uses it."""
@@ -19,6 +26,7 @@ LINK_FOUND, FOUND = timedelta(seconds=60), timedelta(minutes=5)
 """How long after the gang needed a part the fault that stopped it may first be reported: readings find a link that is down within seconds,
 a driver or a file system reports a missing answer only after its own timeouts. The gang may need it only at the end of its longest step."""
 
+LOST = "node_lost"
 AGENT_SILENT = "agent_silent"
 STILL_ALIVE = timedelta(seconds=60)
 """An agent that reported so long after its node was given up shows that the node lived on."""
@@ -91,7 +99,7 @@ def loss_after_hang(view: evidence_view.EvidenceView) -> evidence_view.CaseSight
     """
     if not window.given_up(view.attempt) or not view.ranks_stalled:
         return None
-    silent = (s for s in view.of("node_lost") if s.event.kind in SILENCES)
+    silent = (s for s in view.of(LOST) if s.event.kind in SILENCES)
     first = next((s for s in silent if view.start_at < s.at <= view.end_at + evidence_view.SLACK), None)
     step_at = view.case.last_progress_at or view.start_at
     stalls = [f.event.at for f in view.findings if f.event.kind == snapshots.STALL]
@@ -105,7 +113,7 @@ def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSi
     """
     sightings = [
         s
-        for s in (*view.of("node_lost"), *view.of("node_reboot"))
+        for s in (*view.of(LOST), *view.of("node_reboot"))
         if s.when is not evidence_view.EventPhase.BEFORE_START and not s.of_later_attempt
     ]
     return [
@@ -157,6 +165,54 @@ def outlived_its_loss(view: evidence_view.EvidenceView, node: str) -> bool:
     """True if the agent that ran when Slurm gave the node up reported later."""
     last_sign = None if node in view.case.by_log else view.case.watched.get(node)
     return last_sign is not None and last_sign > view.end_at + STILL_ALIVE
+
+
+def ended_before_loss(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    """The line of the log that shows that the program had ended when Slurm reported NODE_FAIL; None where it ran on or a node may be lost.
+
+    A slurmctld that is restarted just after a job's end may not know of it, and gives up the job that it does not find.
+    A node that is set DOWN, or whose slurmd stopped, is named by srun or slurmstepd in the log.
+    """
+    by_agents = view.attempt.nodes and not set(view.attempt.nodes) & view.case.by_log
+    gone = view.of(LOST, "node_reboot", "node_set_down")
+    during = [s for s in gone if view.start_at < s.at <= view.end_at + STILL_ALIVE]
+    if view.state != "NODE_FAIL" or not by_agents or view.unwatched_nodes or during:
+        return None
+    if any(f.event.kind == "slurm_node_fail" for f in view.findings):
+        return None
+    ends = (f.event for f in view.findings if f.event.source == "joblog" and _ends_the_program(f))
+    return next(ends, None)
+
+
+def _ends_the_program(found: evidence_view.CaseFinding) -> bool:
+    """True for the error that began the end, if the program did not go on, and for srun's line on a task that no signal ended."""
+    detail = found.event.detail
+    if found.event.kind == "task_exit":
+        code = digits.index(detail.get("exit_code")) or 0
+        return 0 < code < vocabulary.BY_SIGNAL
+    own = found.signature.role is findings.FindingRole.OWN and detail.get("first_cause") is True
+    return own and not (detail.get("goes_on") is True or detail.get("went_on"))
+
+
+def lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) -> bool:
+    """True if the node's agent reported between the end and that boot.
+
+    A silence of under a minute leaves no gap in `watched`, so a boot that soon after the end cannot be judged.
+    """
+    last = view.case.watched.get(node)
+    beat_after_end = (
+        last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
+    )
+    return beat_after_end and booted_at > view.end_at + STILL_ALIVE
+
+
+def ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) -> bool:
+    """True if the job's Epilog ran on the node before it was found gone: the node outlived the job."""
+    return any(
+        a.released_at is not None and view.start_at <= a.released_at < before
+        for a in view.case.allocations
+        if a.node == node and a.job_id == view.attempt.job_id
+    )
 
 
 def fell_silent(view: evidence_view.EvidenceView, node: str) -> bool:

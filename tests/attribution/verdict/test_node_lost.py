@@ -251,3 +251,57 @@ def test_what_fell_silent_after_the_end_is_not_what_ended_the_job(make):
     then = [_silent(make, -45, "n1"), _down(make, -45, "n1")]
     v = _unnamed(make, *now, *then, *_srun(make, "n1"), last_s={"n1": 45, "n2": -40})
     assert (v.node, set(v.evidence)) == ("n2", {e.event_id for e in now})
+
+
+_OWN = {"first_cause": True, "exception": "RuntimeError"}
+
+
+def _restarted_slurmctld(make, *events, last_s=300.0, **over):
+    """NODE_FAIL of a job whose agents all reported on."""
+    last = {"n1": last_s, "n2": last_s}
+    return _unnamed(make, *events, last_s=last, **over)
+
+
+def _raised(make, **detail):
+    return make.finding("python_exception", message="RuntimeError: no such shard", detail={**_OWN, **detail})
+
+
+def test_a_program_that_had_ended_before_slurm_missed_it_failed_by_itself(make):
+    """A restarted slurmctld does not find the job's batch script on its node; that node is no lost one."""
+    exit_line = make.finding("task_exit", message="srun: error: n2: task 1: Exited with exit code 1", detail={"exit_code": 1, "tasks": "1", "host": "n2"})  # fmt: skip
+    v = _restarted_slurmctld(make, _raised(make), exit_line)
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert "no such shard" in v.summary
+    assert any("node lost" in s for s in v.less_likely)
+    bare = _restarted_slurmctld(make, exit_line)
+    assert (bare.cause, bare.confidence, bare.domain) == ("node_lost", C.POSSIBLE, records.Domain.UNKNOWN)
+    assert "Exited with exit code 1" in bare.summary
+
+
+@pytest.mark.parametrize(
+    "what", ["slurm's line", "went on", "terminated", "silent", "set down", "rebooted", "unwatched"]
+)
+def test_a_program_that_slurm_ended_did_not_fail_by_itself(make, what):
+    """The step was ended for the node, the program survived its error, or a node went away."""
+    raised = _raised(make, went_on="step 12") if what == "went on" else _raised(make)
+    beside = {
+        "slurm's line": [make.finding("slurm_node_fail")],
+        "silent": [_silent(make, 40), _down(make, 40)],
+        "set down": [make.event(1, kind="node_set_down", source="slurm", severity=records.Severity.INFO)],
+        "rebooted": [make.event(30, kind="node_boot", source="agent", severity=records.Severity.INFO)],
+    }
+    if what == "terminated":
+        raised = make.finding("task_exit", detail={"exit_code": 143, "tasks": "1", "host": "n2"})
+    v = _restarted_slurmctld(make, raised, *beside.get(what, []), last_s=-300 if what == "unwatched" else 300)
+    assert v.cause in ("node_lost", "node_set_down", "node_reboot")
+
+
+def test_where_every_agent_reported_on_no_node_stopped_answering(make):
+    """Nothing names the node, and none was lost; right after the end that is not known yet."""
+    late = _restarted_slurmctld(make)
+    assert (late.node, late.domain) == (None, records.Domain.UNKNOWN)
+    assert "the agents of n[1-2] kept reporting" in late.summary
+    assert "restarted slurmctld" in late.summary
+    soon = _restarted_slurmctld(make, last_s=2)
+    assert "not known yet" in soon.summary
+    assert "stopped answering" not in late.summary + soon.summary

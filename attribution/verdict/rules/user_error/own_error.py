@@ -11,6 +11,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
+    node_faults,
     phrases,
     signatures,
     taxonomy,
@@ -37,7 +38,7 @@ _WAITED = 0.5
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims from findings. Without any, the exit code alone is likely the program's if the nodes were watched."""
-    if view.state not in _ENDED_BY_ITSELF:
+    if view.state not in _ENDED_BY_ITSELF and node_faults.ended_before_loss(view) is None:
         return
     yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
     hints = claims.hints(view, bare_exit.CAUSE, "user_error", findings.FindingRole.OWN)
