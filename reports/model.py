@@ -18,8 +18,7 @@ _ENDED = "end"
 took well. They are no errors."""
 _LOG_READ_WITHIN = timedelta(minutes=5)
 """After this an agent that has not reported a job's output files reports none: it is down, or reads no logs."""
-_PROLOG_EARLY = timedelta(seconds=2)
-_WRITTEN_LATE = timedelta(seconds=2)
+_PROLOG_EARLY = _WRITTEN_LATE = timedelta(seconds=2)
 """Clocks of nodes, controller and file server may differ by this much."""
 
 
@@ -296,9 +295,10 @@ def _view(
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
     own = (_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))
-    # A start that was refused wrote nothing: what its file holds is another's.
+    own = (_before(until, log) for log in own)
+    # A start that was refused wrote nothing: what its file holds is another's. Two Prologs of one start have the same file.
     refused = verdict is not None and verdict.cause == "node_refused"
-    logs = () if refused else tuple(_before(until, log) for log in own)
+    logs = () if refused else tuple({(log.path, log.stream, log.tail, log.why): log for log in own}.values())
     return attempt_view.AttemptView(
         attempt=attempt,
         verdict=verdict,
