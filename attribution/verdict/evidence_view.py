@@ -251,10 +251,17 @@ class EvidenceView:
             if event.at <= self.end_at
             and ((last_sign := last.get(event.node)) is None or last_sign <= event.at + SLACK)
         }
+        silent |= self.case.away
         least = self.onset_at - timedelta(seconds=60)
         return tuple(
             n for n in self.attempt.nodes if n in silent or (at := last.get(n)) is None or at < least
         )
+
+    @functools.cached_property
+    def unheard_nodes(self) -> tuple[str, ...]:
+        """Nodes whose agent was silent at the attempt's end."""
+        agents = (n for n in self.unwatched_nodes if n not in self.case.by_log)
+        return tuple(n for n in agents if self.case.watched.get(n) is not None)
 
     @functools.cached_property
     def watched_nodes(self) -> tuple[str, ...]:

@@ -141,9 +141,7 @@ def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
         return unreached & srun or unreached
     # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
     agents = {n for n in nodes if n not in view.case.by_log and view.case.watched.get(n) is not None}
-    silent = {s.event.node for s in signs if s.event.kind == AGENT_SILENT} | (
-        agents & set(view.unwatched_nodes)
-    )
+    silent = {s.event.node for s in signs if s.event.kind == AGENT_SILENT} | (set(view.unheard_nodes))
     # Where srun names a node that was not silent, or every agent was silent, the silence may be the agents' own.
     if silent and (srun or (len(agents) > 1 and silent >= agents)):
         return silent & srun
