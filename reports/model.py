@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from probing_cluster.attribution.verdict import findings
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.reports import advice, attempt_view, cost, job_ref, node_state, phrase, rows
 
@@ -366,12 +367,10 @@ def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
 
 def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     """Whether an error of the job's output is this attempt's: it completed, so it is the last, and its output is read after its end."""
-    return (
-        attempt.state == "COMPLETED"
-        and event.detail.get("role") != _ENDED
-        and attempt.start_at is not None
-        and event.at >= attempt.start_at - _PROLOG_EARLY
-    )
+    if attempt.state != "COMPLETED" or attempt.start_at is None:
+        return False
+    is_error = event.detail.get("role") != _ENDED or findings.step_at_its_limit(event, attempt.job_id) != ""
+    return is_error and event.at >= attempt.start_at - _PROLOG_EARLY
 
 
 def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
