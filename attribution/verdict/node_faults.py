@@ -141,11 +141,11 @@ def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
         return unreached & srun or unreached
     # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
     agents = {n for n in nodes if n not in view.case.by_log and view.case.watched.get(n) is not None}
-    silent = {s.event.node for s in signs if s.event.kind == AGENT_SILENT} | (set(view.unheard_nodes))
+    silent = frozenset(s.event.node for s in signs if s.event.kind == AGENT_SILENT).union(view.unheard_nodes)
     # Where srun names a node that was not silent, or every agent was silent, the silence may be the agents' own.
     if silent and (srun or (len(agents) > 1 and silent >= agents)):
         return silent & srun
-    return frozenset(silent) or srun
+    return silent or srun
 
 
 def _named_by_srun(view: evidence_view.EvidenceView) -> frozenset[str]:

@@ -194,11 +194,11 @@ def test_a_silence_from_before_the_job_does_not_name_the_lost_node(make, gone):
 @pytest.mark.parametrize("own", [False, True])
 def test_a_silence_of_before_that_lasted_until_a_later_one_names_nothing(make, own):
     """An agent that was silent for a while during the job, and was heard again, had lost no node."""
-    seen = [_silent(make, 400, "n1"), _down(make, 400, "n1")]
-    seen += [_silent(make, 40)] if own else []
-    v = _unnamed(make, *seen, last_s={"n1": 300, "n2": -40 if own else 300})
+    earlier = [_silent(make, 400, "n1"), _down(make, 400, "n1")]
+    earlier += [_silent(make, 40)] if own else []
+    v = _unnamed(make, *earlier, last_s={"n1": 300, "n2": -40 if own else 300})
     assert v.node == ("n2" if own else None)
-    assert not {seen[0].event_id, seen[1].event_id} & set(v.evidence)
+    assert not {earlier[0].event_id, earlier[1].event_id} & set(v.evidence)
 
 
 def test_the_node_that_slurm_does_not_reach_was_lost_not_the_one_whose_agent_alone_died(make):
