@@ -41,6 +41,10 @@ _PART_MAY_HAVE_FAILED = (
     "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
     "`set -eo pipefail` at the script's top makes such a job FAILED."
 )
+_STEP_LIMIT = (
+    "Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. "
+    "More time for the job would not help."
+)
 _COMMAND_KILLED = (
     "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
     "too little memory is the usual reason (--mem)."
@@ -88,6 +92,7 @@ def what_now(
         steps.insert(0, AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
+        failed = _STEP_LIMIT if last.step_at_its_limit else failed
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):

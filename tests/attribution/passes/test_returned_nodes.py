@@ -71,3 +71,20 @@ def test_an_agent_that_is_soon_back_watched_throughout(make, state, gap_s, count
     watch = assign_rows.AgentWatch(last, ((None, make.start), (since, since + timedelta(seconds=gap_s))))
     found = assign_rows.watched(make.attempt(nodes=("n2",), state=state), {"n2": watch}, {})
     assert found == {"n2": since if counts else last}
+    gone = assign_rows.away(make.attempt(nodes=("n2",), state=state), {"n2": watch})
+    assert gone == (frozenset() if counts else {"n2"})  # nobody looked at the end itself
+    before = make.attempt(nodes=("n2",), state=state, end_at=since - timedelta(seconds=1))
+    assert assign_rows.away(before, {"n2": watch}) == frozenset()
+
+
+def test_what_nobody_looked_at_is_neither_ruled_out_nor_certain(make):
+    """The agent was killed before the end and back half a minute after it; its last report alone proves nothing of then."""
+    error = make.finding("python_exception", message="KeyError: 'lr'", detail={"first_cause": True, "exception": "KeyError"})  # fmt: skip
+    there, away = make.judge(error), make.judge(error, away=frozenset({"n2"}))
+    assert any("kept answering" in s for s in there.ruled_out)
+    assert not [s for s in away.ruled_out if "kept answering" in s or "no fault on" in s]
+    assert (there.confidence, away.confidence) == (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+    # Where no agent ever was, the text is all there is, and such an error proves itself.
+    assert make.judge(error, watched={}).confidence is records.Confidence.CERTAIN
+    silent = {"n1": make.end + timedelta(seconds=30), "n2": make.end - timedelta(minutes=3)}
+    assert make.judge(error, watched=silent).confidence is records.Confidence.LIKELY
