@@ -90,6 +90,10 @@ def schema(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         found = f"schema {status.current or 'none'}, this version needs {status.head}"
         why = "the service waits, or works on tables that are not what it thinks"
         yield doctor.fail("database", found, why=why, fix="probing-ctl db upgrade, as the database's owner")
+    if status.read_only:
+        why = "nothing is stored: agents keep what they see, no job is judged and no node drained"
+        fix = "[database] url names the primary; ALTER DATABASE … (or ALTER ROLE …) RESET default_transaction_read_only; a full disk may be why it was set"
+        yield doctor.fail("database_writes", f"read-only: {status.read_only}", why=why, fix=fix)
     if not config.database.url:
         why = "agents on other hosts cannot reach the embedded server"
         fix = "set [database] url on a cluster of more than one host"

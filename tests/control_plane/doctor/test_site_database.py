@@ -9,8 +9,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.doctor import site_certificates, site_database
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import store as db_store
@@ -64,6 +66,26 @@ def test_the_embedded_server_is_asked_like_any_other(store: db_store.Store) -> N
     found = {f.name: f.level for f in site_database.server(config)}
     assert found == {"postgres": "ok", "roles": "warn", "tls": "ok", "clock": "ok"}
     assert [f.level for f in site_database.schema(config)] == ["ok"]
+
+
+def test_a_database_that_takes_no_writing_is_no_healthy_one(
+    store: db_store.Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It answers, and nothing is stored: doctor and `db status` say by what."""
+    config = dataclasses.replace(
+        settings.Settings(), database=settings.DatabaseSettings(url=store.connection_uri())
+    )
+    path = tmp_path / "probing.toml"
+    path.write_text(f'[database]\nurl = "{store.connection_uri()}"\n')
+    name = store.connection_uri().partition("@/")[2].partition("?")[0]
+    with psycopg.connect(store.connection_uri(), autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found = [f for f in site_database.schema(config) if f.level == "fail"]
+    assert [(f.name, "read-only" in f.found, "database" in f.found) for f in found] == [
+        ("database_writes", True, True)
+    ]
+    assert main.main(["db", "status", "--config", str(path)]) == 1
+    assert "read-only" in capsys.readouterr().out
 
 
 def beat(node: str = "n1", **fields: Any) -> records.AgentHeartbeat:
