@@ -16,6 +16,7 @@ from probing_cluster.core import clock, errors, records, settings, vocabulary
 from probing_cluster.db import engines, migrate
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
+from probing_cluster.reports.asking import door
 from probing_cluster.slurm_plugins import commands, doctor
 
 MOST_SKEW_S = 2.0
@@ -161,12 +162,18 @@ def service(config: settings.Settings) -> doctor.DoctorFinding:
     """Whether the service is at work: without it nothing is judged, drained or sent, whatever agents report."""
     with db_store.Store.open(_url(config)) as store:
         read_at = last_poll.at(store, config.cluster.name)
-    found = last_poll.stale(read_at, clock.SYSTEM.now(), config)
+    serves = door.serves(config)
+    found = last_poll.stale(read_at, clock.SYSTEM.now(), config, serves)
     if not found:
         return doctor.ok("service", f"read accounting at {read_at:%H:%M:%S}Z")
     why = "jobs get no verdict, bad nodes are not drained and nobody is told"
     fix = "systemctl status probing-serve (or probing-ctl serve); where it runs, see what this says of sacct"
-    return (doctor.warn if read_at is None else doctor.fail)("service", found, why=why, fix=fix)
+    if serves:
+        why = "jobs that ended since get no verdict"
+        fix = "see what this says of slurmdbd and of the database; else journalctl -u probing-serve"
+    return (doctor.warn if read_at is None and serves is None else doctor.fail)(
+        "service", found, why=why, fix=fix
+    )
 
 
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:

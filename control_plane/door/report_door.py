@@ -95,7 +95,7 @@ def _answered(
             queued = _queued(service, known, caller, ref)
         except commands.SlurmAway as exc:
             _require_started(service, known, caller, ref)
-            raise waiting.unknown_job(ref) from exc
+            raise waiting.unknown_job(service, ref) from exc
         if queued is None or not queued.waits:
             _require_started(service, known, caller, ref)
         if queued is not None:

@@ -16,6 +16,7 @@ from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.doctor import site_certificates, site_database
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import store as db_store
+from probing_cluster.reports.asking import door
 
 NOW = dt.datetime(2026, 1, 31, 14, 0, tzinfo=dt.UTC)
 FACTS: dict[str, Any] = {
@@ -213,6 +214,35 @@ def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> Non
     assert {f.name for f in site_database.everything(config, silent)} == {
         "database", "postgres", "roles", "tls", "clock", "agents", "service",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("serves", "age_s", "level", "words"),
+    [
+        (True, 5, "ok", "read accounting at"),
+        (True, 100, "fail", "though probing-ctl serve runs"),
+        (None, 100, "ok", "read accounting at"),
+        (False, 5, "fail", "does not answer on"),
+    ],
+)
+def test_a_service_that_answers_runs(
+    store: db_store.Store,
+    monkeypatch: pytest.MonkeyPatch,
+    serves: bool | None,
+    age_s: float,
+    level: str,
+    words: str,
+) -> None:
+    """Then something keeps it waiting, which is said early; one that does not answer is frozen or dead, whatever it read last."""
+    monkeypatch.setattr(door, "serves", lambda _: serves)
+    config = dataclasses.replace(
+        settings.Settings(), database=settings.DatabaseSettings(url=store.connection_uri())
+    )
+    read_at = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
+    store.remember(f"{vocabulary.ACCOUNTING_READ} cluster", read_at.isoformat())
+    found = site_database.service(config)
+    assert (found.level, words in found.found) == (level, True)
+    assert "may not run" not in found.found
 
 
 def test_a_service_that_does_not_run_is_a_fault(store: db_store.Store) -> None:
