@@ -15,9 +15,8 @@ _REFUSED = re.compile(
 READ_ONLY = "25006"
 """The state of SQL of a standby, and of a session that was opened while a setting allowed no writing: it stays so for its life."""
 
-_WAY_OUT = (
-    "whoever runs this service starts it (probing-ctl doctor says more); agents keep what they see meanwhile"
-)
+MORE = " (probing-ctl doctor says more)"
+_WAY_OUT = f"whoever runs this service starts it{MORE}; agents keep what they see meanwhile"
 
 
 def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:

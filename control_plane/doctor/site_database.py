@@ -13,7 +13,7 @@ import psycopg
 from probing_cluster.control_plane.doctor import site_certificates, site_names
 from probing_cluster.control_plane.policy import last_poll
 from probing_cluster.core import clock, errors, records, settings, vocabulary
-from probing_cluster.db import engines, migrate
+from probing_cluster.db import driver_errors, engines, migrate
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
 from probing_cluster.reports.asking import door
@@ -65,7 +65,8 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         else:
             found = "does not answer"
             fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"
-        yield doctor.fail("database", found, why=str(exc), fix=fix)
+        why = str(exc).replace(driver_errors.MORE, "")
+        yield doctor.fail("database", found, why=why, fix=fix)
         return
     yield service(config)
     yield from agents(config, run)

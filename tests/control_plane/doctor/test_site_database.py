@@ -205,6 +205,7 @@ def test_a_server_that_is_away_is_told_from_one_that_refuses(
     assert (finding.name, finding.level, finding.found) == ("database", "fail", found)
     assert ("sudo -u probing" in finding.fix) is (found == "does not let us in")
     assert change[1].lstrip("/").partition("=")[2] in finding.why
+    assert "probing-ctl doctor says" not in finding.why
 
 
 def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> None:
