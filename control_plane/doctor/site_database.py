@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from probing_cluster.control_plane.doctor import site_certificates, site_names
+from probing_cluster.control_plane.doctor import site_certificates, site_doors, site_names
 from probing_cluster.control_plane.policy import last_poll
 from probing_cluster.core import clock, errors, records, settings, vocabulary
 from probing_cluster.db import driver_errors, engines, migrate
@@ -169,7 +169,9 @@ def service(config: settings.Settings) -> doctor.DoctorFinding:
         return doctor.ok("service", f"read accounting at {read_at:%H:%M:%S}Z")
     why = "jobs get no verdict, bad nodes are not drained and nobody is told"
     fix = "systemctl status probing-serve (or probing-ctl serve); where it runs, see what this says of sacct"
-    if serves:
+    if serves is False:
+        fix = site_doors.HANGS
+    elif serves:
         why = "jobs that ended since get no verdict"
         fix = "see what this says of slurmdbd and of the database; else journalctl -u probing-serve"
     return (doctor.warn if read_at is None and serves is None else doctor.fail)(

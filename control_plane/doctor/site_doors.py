@@ -15,6 +15,8 @@ from probing_cluster.reports.asking import door, munge
 from probing_cluster.slurm_plugins import doctor
 
 _CONNECT_S = 5.0
+HANGS = "systemctl status probing-serve: it ended without a word, or hangs; systemctl restart probing-serve"
+"""What to do about a service that does not answer on its socket."""
 
 
 def own_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
@@ -25,8 +27,7 @@ def own_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         if door.serves(config) is not False:
             yield doctor.ok("report_socket", str(path))
             return
-        fix = "systemctl status probing-serve: it ended without a word, or hangs; systemctl restart probing-serve"
-        yield doctor.fail("report_socket", f"the service does not answer on {path}", why=why, fix=fix)
+        yield doctor.fail("report_socket", f"the service does not answer on {path}", why=why, fix=HANGS)
         return
     fix = "systemctl start probing-serve; by hand: probing-ctl serve"
     yield doctor.warn("report_socket", f"no socket at {path}", why=why, fix=fix)
