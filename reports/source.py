@@ -45,7 +45,7 @@ def document(
             return ask(ref, door.database_id(config), _SERVICE_S, **options)
         except errors.DatabaseUnavailable as exc:
             silent = str(exc)  # the database's own error says more to callers who may open it
-            slow = isinstance(exc.__cause__, TimeoutError)
+            slow = isinstance(exc, door.NotInTime)
         except errors.NotPermitted as exc:
             refused = exc  # a caller who may open the database may still read it
     try:

@@ -39,6 +39,10 @@ class OtherDatabase(errors.DatabaseUnavailable):
     """The service answers for another database."""
 
 
+class NotInTime(errors.DatabaseUnavailable):
+    """The service listens, and has not answered in time."""
+
+
 def request_for(
     ref: job_ref.JobRef,
     database: str | None = None,
@@ -182,16 +186,19 @@ def _rows(reply: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 def _exchange(
     connect: Callable[[], socket.socket], request: Mapping[str, Any], where: str
 ) -> Mapping[str, Any]:
+    listens = False
     try:
         with connect() as sock:
+            listens = True
             # The request is a line, so the stream stays open: closing one side of TLS would close both.
             sock.sendall(json.dumps(request).encode() + b"\n")
             raw = _read_all(sock)
         reply = json.loads(raw)
     except (OSError, ValueError) as exc:
-        msg = f"the service does not answer on {where} ({exc}); is probing-ctl serve running?"
-        if isinstance(exc, TimeoutError):  # somebody listens
+        if listens and isinstance(exc, TimeoutError):
             msg = f"the service has not answered on {where} in time: it may wait for Slurm or the database; ask again."
+            raise NotInTime(msg) from exc
+        msg = f"the service does not answer on {where} ({exc}); is probing-ctl serve running?"
         raise errors.DatabaseUnavailable(msg) from exc
     if not isinstance(reply, dict):
         raise errors.DatabaseUnavailable(f"{where} is not our service: its reply is no JSON object")
