@@ -336,7 +336,7 @@ def test_a_makers_key_vanishes_behind_any_word(prefix: str, front: str, data: st
     assert key not in secrets_in_text.masked(f"{front}{prefix}{key}")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "part",
     [
@@ -348,5 +348,5 @@ def test_a_makers_key_vanishes_behind_any_word(prefix: str, front: str, data: st
     ],
 )  # fmt: skip
 def test_hostile_text_takes_time_in_proportion(part: str) -> None:
-    """A pattern that went through the rest of the text at every place would take minutes."""
-    assert secrets_in_text.masked(part * (400_000 // len(part)))
+    """A pattern that went through the rest of the text at every place would take a minute, this a tenth of a second."""
+    assert secrets_in_text.masked(part * (160_000 // len(part)))
