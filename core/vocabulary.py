@@ -258,6 +258,9 @@ RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""
 
 
+MISSED_BEATS = 2
+"""An agent is silent once it could have been heard for more than so many of its beats, and was not; `db/ops.sql` says the same."""
+
 ACCOUNTING = "accounting"
 """Source of what Slurm's accounting says of jobs without an attempt."""
 NEVER_STARTED = "never_started"

@@ -26,7 +26,7 @@ COMMENT ON FUNCTION probing.exported_until() IS 'The last instant that imported 
 CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,
-    s.silent_s > 2 * least(h.beat_s, 86400) + 25 AS silent,
+    s.silent_s > 2 * least(h.beat_s, 86400) AS silent,
     a.age_s, h.beat_s, h.received_at, h.at, h.version, h.started_at, h.boot_id,
     h.spool_depth, h.spool_bytes, h.lag_s, h.dropped_total, h.coalesced_total, h.rejected_total,
     h.hung_children, h.rss_bytes, h.cpu_s, h.sources,
@@ -38,8 +38,8 @@ CROSS JOIN LATERAL (
            extract(epoch FROM now() - ((SELECT probing.listening()) ->> h.cluster)::timestamptz)::double precision AS listened_s
 ) AS a
 CROSS JOIN LATERAL (SELECT least(a.age_s, CASE WHEN a.listened_s < 0 THEN 0 ELSE a.listened_s END) AS silent_s) AS s;
-COMMENT ON VIEW ops.agent_health IS 'The agent of every node: is it heard, what waits in its spool, what it lost. Silent = two missed beats and 25 s.';
-COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats and 25 s in which it could have been';
+COMMENT ON VIEW ops.agent_health IS 'The agent of every node: is it heard, what waits in its spool, what it lost. Silent = two missed beats.';
+COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats in which it could have been';
 COMMENT ON COLUMN ops.agent_health.silent_s IS 'seconds in which it could have been heard and was not: age_s, or less after the database was away';
 COMMENT ON COLUMN ops.agent_health.age_s IS 'seconds since the database last heard from it, by the server''s clock';
 COMMENT ON COLUMN ops.agent_health.n_faults IS 'faults it confirms right now';

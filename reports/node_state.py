@@ -9,7 +9,6 @@ from probing_cluster.core import hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 
-_MISSED_BEATS = 3
 _LEAST_SILENCE_S = 15.0
 """Without the server's time of the reading: its clock and the reader's may differ by seconds; no agent counts as silent before this."""
 _MOST_FAULTS = 4
@@ -92,7 +91,7 @@ def _notes(
 ) -> Iterator[str]:
     if beat is not None:
         silent_s = (now - max(beat.at, listening_since or beat.at)).total_seconds()
-        if silent_s > max(_MISSED_BEATS * beat.beat_s, least_s):
+        if silent_s > max(vocabulary.MISSED_BEATS * beat.beat_s, least_s):
             yield (
                 f"{node} has not been heard for {phrase.span((now - beat.at).total_seconds())}: the node, its network or its agent is down."
                 " If it is the node, Slurm ends this attempt as NODE_FAIL within its SlurmdTimeout."

@@ -139,7 +139,8 @@ class _Prefilter:
         """Attempts the columnar path cannot judge; they go to the judge one by one."""
         judged = self._states(judge.JUDGED_STATES - _BY_NODE)
         nowhere = co_residency.ints(pc.fill_null(pc.list_value_length(self._lists), 0)) == 0
-        flags: Flags = ~judged | nowhere | (self._end < self._start)
+        of_het = np.asarray(self._ended["of_het"], np.bool_)
+        flags: Flags = ~judged | nowhere | of_het | (self._end < self._start)
         return flags
 
     def _states(self, states: Iterable[str]) -> Flags:

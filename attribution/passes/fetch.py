@@ -112,8 +112,13 @@ class Fetcher:
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
         findings = self._findings(cluster, attempts)
+        # Of the agents' refusals, the rule itself tells by count and time of which start they are.
         job_side = [
-            [e for e in findings.get(a.job_id, ()) if view_builder.is_own(e, a, self._policy)]
+            [
+                e
+                for e in findings.get(a.job_id, ())
+                if not finding_words.is_finding(e) or view_builder.is_own(e, a, self._policy)
+            ]
             for a in attempts
         ]
         windows = [

@@ -95,7 +95,8 @@ def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         yield from _unused_links(view, ranking)
         return
     sightings = [s for s in view.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
-    if not sightings:
+    # The links of a heterogeneous job's other components are not looked at.
+    if not sightings and view.attempt.het_job_id is None:
         yield f"network (no link fault on {view.node_list})"
 
 

@@ -50,6 +50,8 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
     possible = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
     if not possible:
         return None
+    # A start that an agent refused had not begun: nothing else that its nodes met ended it.
+    possible = [c for c in possible if c.cause == "node_refused" and c.proven] or possible
     if len(possible) == 1:
         return Ranking(winner=possible[0], absorbed=(), rivals=(), confidence=_confidence(possible[0], ()))
     keys = {id(c): _key(view, c) for c in possible}

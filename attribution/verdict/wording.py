@@ -353,7 +353,9 @@ def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
         return "A person, or the job itself, requeued the job; no fault was seen that explains it."
     unseen = hostlist.compress(view.partly_watched_nodes)
     why = f"nobody watched {unseen} throughout" if unseen else "its nodes are not in the accounting"
-    return phrases.sentence(f"The job was requeued: by a person, by itself, or by Slurm after a fault; {why}")
+    return phrases.sentence(
+        f"The job was requeued: by a person or service, itself, or Slurm after a fault; {why}"
+    )
 
 
 def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -12,7 +12,7 @@ import psycopg
 
 from probing_cluster.control_plane.doctor import site_certificates, site_names
 from probing_cluster.control_plane.policy import last_poll
-from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.core import clock, errors, records, settings, vocabulary
 from probing_cluster.db import engines, migrate
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
@@ -203,7 +203,7 @@ def judge_agents(
         why = "nothing is seen on any node"
         yield doctor.fail("agents", "none was ever heard", why=why, fix=fix)
         return
-    reporting = [b for b in beats if silences.get(b.node, float("inf")) <= 3 * b.beat_s]
+    reporting = [b for b in beats if silences.get(b.node, float("inf")) <= vocabulary.MISSED_BEATS * b.beat_s]
     silent = sorted({b.node for b in beats} - {b.node for b in reporting})
     if silent:
         why = "nothing is seen on these nodes, and nothing is done about them"

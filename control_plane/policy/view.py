@@ -140,6 +140,14 @@ def denials(
     return {d.node: d for d in unanswered(drains, beats) if d.state == "denied"}
 
 
+def permissions(
+    drains: Iterable[records.Drain], beats: Mapping[str, records.AgentHeartbeat], since: datetime
+) -> dict[str, records.Drain]:
+    """Node to the latest permission, given after `since`, by which its Prolog may refuse jobs for a fault that still stands."""
+    given = sorted((d for d in drains if d.action == "refuse" and d.state == "done"), key=lambda d: d.at)
+    return {d.node: d for d in given if d.at > since and _stands(d, beats.get(d.node))}
+
+
 def _stands(drain: records.Drain, beat: records.AgentHeartbeat | None) -> bool:
     faults = [f for f in beat.faults.values() if isinstance(f, Mapping)] if beat is not None else []
     named = {str(i) for f in faults for i in (f.get("event_id"), *_listed(f.get("event_ids")))}

@@ -252,7 +252,7 @@ def _waiting(row: Mapping[str, Any]) -> Iterator[Metric]:
         yield family
     agents = GaugeMetricFamily(
         "probing_agents",
-        "agents by whether they are heard; silent = two missed beats and 25 s",
+        "agents by whether they are heard; silent = two missed beats",
         labels=["state"],
     )
     for state in ("heard", "silent"):

@@ -14,7 +14,6 @@ from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 from probing_cluster.slurm_plugins.acts import node_events
 
-_SILENT_BEATS = 3
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
 
 
@@ -29,9 +28,10 @@ def text(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
             row["slurm"],
             _agent(row),
             _faults(
-                row["named"], silent(row) or (row["age_s"] or 0.0) > _SILENT_BEATS * (row["beat_s"] or 10.0)
+                row["named"],
+                silent(row) or (row["age_s"] or 0.0) > vocabulary.MISSED_BEATS * (row["beat_s"] or 10.0),
             ),
-            _why(row["drain"], row["acknowledged"], row.get("repair", "")),
+            _why(row["drain"], row["acknowledged"], row.get("refusing", ""), row.get("repair", "")),
         )
         for row in rows
     ]
@@ -47,8 +47,8 @@ def _paragraph(row: Sequence[str], width: int) -> str:
 
 
 def silent(row: Mapping[str, Any]) -> bool:
-    """Whether the agent has missed three beats while it could be heard, or was never heard."""
-    return row["silent_s"] is None or row["silent_s"] > _SILENT_BEATS * (row["beat_s"] or 10.0)
+    """Whether the agent has missed two beats while it could be heard, or was never heard."""
+    return row["silent_s"] is None or row["silent_s"] > vocabulary.MISSED_BEATS * (row["beat_s"] or 10.0)
 
 
 def still(faults: Mapping[str, Any]) -> str:
@@ -82,6 +82,13 @@ def repair_words(incident: records.RepairIncident | None) -> str:
     if incident.state in {"ticket", "ticketing"}:
         return "repair gave up, ticket: a person is needed"
     return "" if incident.reservation else f"repair {incident.state}"
+
+
+def refusing(node: view.Node | None, permission: records.Drain | None) -> str:
+    """That the Prolog of a node in service may refuse jobs, and for what; empty for a node that is out, or without a permission."""
+    if permission is None or (node is not None and (node.gone or node.states & vocabulary.DRAINED_STATES)):
+        return ""
+    return f"its Prolog may refuse jobs for {_reason(permission)}"
 
 
 def under_test(node: view.Node | None, why: str | None) -> dict[str, str]:
@@ -173,5 +180,5 @@ def _faults(named: Sequence[fault_names.NamedFault], unheard: bool) -> str:
     return named[0].words + more
 
 
-def _why(drain: str, acknowledged: str, repair: str) -> str:
-    return "; ".join(filter(None, (f"known to {acknowledged}" if acknowledged else "", drain, repair)))
+def _why(drain: str, acknowledged: str, *more: str) -> str:
+    return "; ".join(filter(None, (f"known to {acknowledged}" if acknowledged else "", drain, *more)))

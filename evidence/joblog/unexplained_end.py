@@ -298,7 +298,12 @@ def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:
 
 
 def is_consequence(last: JobFinding, best: JobFinding) -> bool:
-    """Whether `last`, an error at the log's end, follows from `best`, the loss of a peer. The program may have gone on without the peer and failed by itself."""
+    """Whether `last`, an error at the log's end, follows from `best`, the loss of a peer, or only repeats the bad end that the launcher's table reports.
+
+    The program may have gone on without the peer and failed by itself.
+    """
+    if last.kind == "program_error" and "ended_at" in best.detail and closing.is_ending(last.message):
+        return True
     if best.role is not LineRole.REMOTE or last.kind != "program_error":
         return False
     return not best.detail.get("goes_on") or _PEER_GONE.search(last.message) is not None

@@ -277,7 +277,10 @@ IOMMU_FACTS = {
     ),
 }
 _AT = r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-_IOMMU_AMD = re.compile(rf"Event logged \[(?P<event>[A-Z_]{{4,32}})(?: device=(?P<pci>{_AT}))?")
+_IOMMU_AMD = re.compile(
+    rf"(?:Event logged \[|(?=[A-Z_]{{4,32}} device=))(?P<event>[A-Z_]{{4,32}})(?: device=(?P<pci>{_AT}))?"
+)
+"""Kernels before 4.20 print the event as a line of its own."""
 _IOMMU_INTEL = re.compile(
     rf"(?:DMAR:)?\s?\[(?:DMA (?:Read|Write)(?: NO_PASID)?|INTR-REMAP)\] Request device \[(?P<pci>{_AT})\]"
 )
@@ -310,7 +313,18 @@ def read_iommu(message: str, _context: KernelContext) -> KernelFinding | None:
 
 IOMMU_FAMILY = grammar.LineFamily(
     name="iommu",
-    triggers=("Event logged [", "DMAR", "Request device [", "VT-d detected", "AMD-Vi", "arm-smmu"),
+    triggers=(
+        "Event logged [",
+        "FAULT device=",
+        "ERROR device=",
+        "REQUEST device=",
+        "ENTRY device=",
+        "DMAR",
+        "Request device [",
+        "VT-d detected",
+        "AMD-Vi",
+        "arm-smmu",
+    ),
     read=read_iommu,
     facts=IOMMU_FACTS,
 )

@@ -27,6 +27,7 @@ from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import bulk
 from probing_cluster.db.server import embedded
+from probing_cluster.reports import node_state
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import job_steps
 from tests import unjudged
@@ -711,6 +712,26 @@ def test_after_the_database_was_away_nobody_calls_a_healthy_agent_silent(
     _go(service, slurm, 25)
     fakes.deliver(service.store, "n0", beat_s=10.0)
     assert _shown_silent(service) == {"n1"}
+
+
+@pytest.mark.parametrize(("age_s", "words"), [(15.0, ""), (21.0, "silent: n1")])
+def test_silence_has_one_measure(service: context.Context, age_s: float, words: str) -> None:
+    """The notice goes by the task, a report by the time of the reading: all call one agent silent at one time."""
+    fakes.deliver(service.store, "n1", beat_s=10.0)
+    assert silence.run(service) == ""
+    _age(service, age_s)
+    fakes.deliver(service.store, "n0", beat_s=60.0)
+    assert silence.run(service) == words
+    assert _shown_silent(service) == ({"n1"} if words else set())
+    running = records.JobAttempt(
+        cluster=service.cluster, job_id=7, submit_at=fakes.NOW, start_at=fakes.NOW, state="RUNNING", nodes=("n1",)
+    )  # fmt: skip
+    (beat,) = service.store.heartbeats(["n1"])
+    last_beat = dataclasses.replace(beat, at=fakes.NOW)
+    lines = node_state.sentences(
+        running, [last_beat], [], fakes.NOW, read_at=fakes.NOW + timedelta(seconds=age_s)
+    )
+    assert ("has not been heard" in lines[0]) is bool(words)
 
 
 def _no_database(**_: object) -> dict[str, float]:

@@ -32,6 +32,11 @@ def test_every_list_of_sources_in_sql_is_one_of_the_vocabularys():
     assert {names for _, names in written} == set(REPEATED), "a list is no longer written out in SQL"
 
 
+def test_sql_counts_missed_beats_as_everybody_does():
+    text = next(p for p in SQL if p.name == "ops.sql").read_text("utf-8")
+    assert re.findall(r"silent_s > (\d+) \* least\(h\.beat_s", text) == [str(vocabulary.MISSED_BEATS)]
+
+
 def test_sql_compares_with_sources_that_exist():
     known = {s.name for s in vocabulary.SOURCES}
     assert {w for p in SQL for w in _ONE.findall(p.read_text())} <= known

@@ -238,6 +238,8 @@ def test_an_answer_goes_on_over_indented_lines() -> None:
     [
         ('src/launch.py:219:        raise RuntimeError("CUDA error: an illegal memory access was encountered")',),
         ("lib/a.cu:7:// CUDA error: uncorrectable ECC error encountered",),
+        ('\t\terror("%s: failed to signal task %u of %ps: %m",', "\t\t      __func__, i, &step);"),
+        ('  info("Found %"PRIu64" oom_kill event%s in %ps.",',),
         ("+`OSError: [Errno 5] Input/output error` in the job's output.",),
         ("If you see", "    Traceback (most recent call last):", "      ...", "    RuntimeError: CUDA error: device-side assert", "halve the batch"),
     ],

@@ -209,6 +209,16 @@ FIRST = [
     # Launchers' tables: the end that came first, wherever its table stands; Ray's reason below its exception.
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 14)\nRoot Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:01\n  rank      : 4 (local_rank: 0)\n  exitcode  : 1 (pid: 11)", 10, "task_exit"),
     ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\n2024-01-09 17:49:32,383\tERROR tune.py:911 -- Trial task failed", 3, "peer_lost"),
+    # Who started the launcher only repeats its table; a reason of its own is one.
+    ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\n2023-06-03 22:46:01,100 sagemaker-training-toolkit ERROR    Reporting training FAILURE", 5, "task_exit"),
+    ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: job 4711 failed", 5, "task_exit"),
+    ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: checkpoint 4711 is not complete", 8, "program_error"),
+    # The output ends in the frames of a traceback: the complaint right above it is all that is known.
+    ('Exception in device=TPU:1: Check failed: server.start() == OK (PERMISSION_DENIED: open(/dev/accel1))\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "program_error"),
+    ('reading the volumes\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
+    ("SystemError: (Fatal) DataLoader process (pid 4711) exited is killed by signal: Killed. (at /paddle/data_loader.cc:99)", 1, "dataloader_oom"),
+    ("distributed.nanny - WARNING - Worker process 4711 was killed by unknown signal\ndistributed.nanny - INFO - Failed to start worker process.  Restarting", 1, "process_crashed"),
+    ('error: commlib error: got read error (closing "n7.example/shepherd_ijs/1")\nORTE has lost communication with its daemon located on node:', 1, "peer_lost"),
     # A pool's process is gone, or was ended for its memory: what its owner raises is no bug of its own.
     ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\nray.train.base_trainer.TrainingFailedError: The Ray Train run failed.", 3, "peer_lost"),
     ("ERROR 11-08 11:01:29 [multiproc_executor.py:135] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.\nERROR 11-08 11:01:30 [core.py:502] Traceback (most recent call last):\nERROR 11-08 11:01:30 [core.py:502]   File \"/v/core.py\", line 493, in run\nERROR 11-08 11:01:30 [core.py:502] RuntimeError: cancelled", 1, "peer_lost"),

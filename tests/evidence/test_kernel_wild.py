@@ -312,6 +312,10 @@ FOUND = [
     # linux-iommu
     ("iommu/page_fault", "0000:23:00.0", None, "smartpqi 0000:23:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0000 address=0xffffffffffec0000 flags=0x0010]"),
     ("iommu/page_fault", "08:00.0", None, "AMD-Vi: Event logged [IO_PAGE_FAULT device=08:00.0 domain=0x002c address=0xfffffffdf8000000 flags=0x0008]"),
+    ("iommu/page_fault", "07:00.0", None, "IO_PAGE_FAULT device=07:00.0 domain=0x0009 address=0x00000000df610100 flags=0x0070]"),
+    ("iommu/event", "00:00.2", None, "INVALID_DEVICE_REQUEST device=00:00.2 address=0x000000fdf8000040 flags=0x0a00]"),
+    ("none", None, None, "AMD-Vi: Event logged ["),
+    ("none", None, None, "audit: comm=\"IO_PAGE_FAULT device=07:00.0\""),
     ("iommu/page_fault", "3b:00.0", None, "DMAR: [DMA Read NO_PASID] Request device [3b:00.0] fault addr 0x7f000 [fault reason 0x06] PTE Read access is not set"),
     ("iommu/page_fault", "04:00.0", None, "DMAR: [DMA Write] Request device [04:00.0] fault addr ffe00000 [fault reason 05] PTE Write access is not set"),
     ("none", None, None, "DMAR: DRHD base: 0x000000fed91000 flags: 0x1"),

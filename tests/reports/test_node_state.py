@@ -46,18 +46,18 @@ def test_nodes_that_nobody_could_hear_are_not_called_dead() -> None:
     assert not any("not been heard" in line for line in lines)
 
 
-@pytest.mark.parametrize("ago_s", [15, 30])
+@pytest.mark.parametrize("ago_s", [15, 20])
 def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
-    """Three beats, and at least what clocks of two hosts may differ by."""
+    """Two beats, and at least what clocks of two hosts may differ by."""
     lines = node_state.sentences(RUNNING, [beat("n1", ago_s=ago_s), beat("n2", 15, beat_s=2.0)], [], NOW)
     assert lines == ("n[1-2]: the agent reports no active fault; not drained by Probing Cluster.",)
 
 
-def test_by_one_clock_three_beats_are_silence_however_short() -> None:
+def test_by_one_clock_two_missed_beats_are_silence_however_short() -> None:
     """As `probing-ctl nodes` says it; the reader's own clock does not count then."""
-    beats = [beat("n1", 8, beat_s=3.0), beat("n2", 11, beat_s=3.0)]
+    beats = [beat("n1", 6, beat_s=3.0), beat("n2", 7, beat_s=3.0)]
     lines = node_state.sentences(RUNNING, beats, [], NOW + timedelta(hours=1), read_at=NOW)
-    assert lines[0].startswith("n2 has not been heard for 11 s")
+    assert lines[0].startswith("n2 has not been heard for 7 s")
     assert lines[1].startswith("n1: the agent reports no active fault")
 
 

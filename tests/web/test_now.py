@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import fakes
+import web_world
 
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import view
@@ -214,6 +215,26 @@ def test_a_node_whose_drain_was_denied_is_said_to_be_in_service() -> None:
     )
     assert not now.node_of(_node(state="drained", drained=True), {}, None, denied, None).not_drained
     assert not now.node_of(_node(), {}, None, denied, DOWN).not_drained
+
+
+def test_a_node_that_may_refuse_jobs_is_said_to_be_in_service(world: web_world.World) -> None:
+    """Also where no drain was denied; not once the fault is over, or the node is out."""
+    service, at = world.site.service, datetime.now(UTC)
+    fault = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n4", at=at, observed_at=at, kind="xid", code="79",
+        severity=records.Severity.HIGH, source="kernel", message="fell off the bus", device="gpu0",
+    )  # fmt: skip
+    given = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n4", at=at, action="refuse", reason="probing: xid 79 gpu0", owner="probing",
+        state="done", event_ids=(fault.event_id,),
+    )  # fmt: skip
+    service.store.save_drain(given)
+    words = "still in service; its Prolog may refuse jobs for xid 79 gpu0; by hand: probing-ctl drain n4 --reason WHY"
+    fakes.deliver(service.store, "n4", fault)
+    assert [n.not_drained for n in now.gather(world.site).nodes if n.node == "n4"] == [words]
+    fakes.deliver(service.store, "n4")
+    assert not any(n.not_drained for n in now.gather(world.site).nodes)
+    assert not now.node_of(_node(), {}, None, None, DOWN, given).not_drained
 
 
 def test_a_drain_of_anothers_names_whom_to_ask_and_what_lifts_it() -> None:

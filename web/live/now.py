@@ -13,9 +13,9 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import budget, last_poll, recheck, view
 from probing_cluster.control_plane.repair import engine, way_back
+from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names
-from probing_cluster.db import store as db_store
 from probing_cluster.reports import advice
 from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.slurm_plugins.acts import node_events
@@ -52,7 +52,7 @@ class NowNode(msgspec.Struct, kw_only=True):
     next_step: str
     drain_reason: str = ""
     not_drained: str = ""
-    """Why a node with a grave fault is still in service, and what drains it; empty when it is out, or need not be."""
+    """Why a node with a grave fault is still in service, and what drains it, or that it may refuse jobs; empty when it is out, or need not be."""
     lemon: str | None = None
 
 
@@ -120,7 +120,7 @@ def gather(site: web_site.Site) -> Now:
     parameters = {"job_ids": job_ids, "cluster": cluster}
     owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", parameters)} if job_ids else {}
     repairs = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
-    denied = _denied(store, cluster, [row["node"] for row in nodes])
+    denied, refusing = _undrained(site.service, [row["node"] for row in nodes])
     slurm = SLURM.now(site.service)
     jobs = [job_of(row) for row in site.all_rows("now_jobs", of_cluster)]
     return Now(
@@ -133,7 +133,12 @@ def gather(site: web_site.Site) -> Now:
         nodes=sorted(
             (
                 node_of(
-                    row, owners, repairs.get(row["node"]), denied.get(row["node"]), slurm.get(row["node"])
+                    row,
+                    owners,
+                    repairs.get(row["node"]),
+                    denied.get(row["node"]),
+                    slurm.get(row["node"]),
+                    refusing.get(row["node"]),
                 )
                 for row in nodes
             ),
@@ -222,13 +227,18 @@ def _node_urgency(node: NowNode) -> tuple[int, float, str]:
     return (_STATES.index(node.state) if node.state in _STATES else 9, -since, node.node)
 
 
-def _denied(store: db_store.Store, cluster: str, nodes: Sequence[str]) -> dict[str, records.Drain]:
-    """Node to the drain of it that was denied while what it was for still stands."""
-    since = clock.SYSTEM.now() - _DECISIONS_OF
-    drains = store.drains(since=since, actions=["drain"], cluster=cluster) if nodes else []
-    if not any(d.state == "denied" for d in drains):
-        return {}
-    return view.denials(drains, {b.node: b for b in store.heartbeats(nodes, cluster=cluster)})
+def _undrained(
+    service: context.Context, nodes: Sequence[str]
+) -> tuple[dict[str, records.Drain], dict[str, records.Drain]]:
+    """Node to the drain of it that was denied, and to the permission to refuse jobs, while what that is for still stands."""
+    store, cluster, now = service.store, service.cluster, clock.SYSTEM.now()
+    valid_from = now - timedelta(seconds=service.config.policy.refusal_ttl_s)
+    drains = store.drains(since=now - _DECISIONS_OF, actions=["drain"], cluster=cluster) if nodes else []
+    given = store.drains(since=valid_from, actions=["refuse"], cluster=cluster) if nodes else []
+    if not given and not any(d.state == "denied" for d in drains):
+        return {}, {}
+    beats = {b.node: b for b in store.heartbeats(nodes, cluster=cluster)}
+    return view.denials(drains, beats), view.permissions(given, beats, valid_from)
 
 
 def node_of(
@@ -237,8 +247,9 @@ def node_of(
     repair: records.RepairIncident | None,
     denied: records.Drain | None,
     slurm: view.Node | None,
+    refusing: records.Drain | None = None,
 ) -> NowNode:
-    """A row of `now_nodes` with what else is known of the node; `denied`: why it was not drained, `slurm`: as Slurm has it now."""
+    """A row of `now_nodes` with what else is known of the node; `denied`: why it was not drained, `slurm`: as Slurm has it now, `refusing`: by what its Prolog may refuse jobs."""
     faults = row["faults"] or {}
     named = fault_names.named(faults)
     causes = [f"{f.name} ({f.severity})" for f in named]
@@ -266,16 +277,22 @@ def node_of(
         else _next_step(row, faults, slurm),
         drain_reason=row["drain_reason"] or "",
         lemon=row["lemon_verdict"],
-        not_drained=_not_drained(row, denied, slurm),
+        not_drained=_not_drained(row, denied, slurm, refusing),
     )
 
 
-def _not_drained(row: Mapping[str, Any], denied: records.Drain | None, slurm: view.Node | None) -> str:
+def _not_drained(
+    row: Mapping[str, Any],
+    denied: records.Drain | None,
+    slurm: view.Node | None,
+    refusing: records.Drain | None,
+) -> str:
     out = row["drained"] or (slurm is not None and (slurm.gone or slurm.states & vocabulary.DRAINED_STATES))
-    if denied is None or out:
+    if out or not (denied or refusing):
         return ""
-    why = denied.why_state or "denied"
-    return f"still in service, not drained: {why}; by hand: probing-ctl drain {row['node']} --reason WHY"
+    why = f", not drained: {denied.why_state or 'denied'}" if denied else ""
+    refuses = f"; {words}" if (words := node_table.refusing(slurm, refusing)) else ""
+    return f"still in service{why}{refuses}; by hand: probing-ctl drain {row['node']} --reason WHY"
 
 
 def _runs_on(row: Mapping[str, Any], job: Mapping[str, Any] | None) -> bool:

@@ -17,6 +17,8 @@ from probing_cluster.core import digits, hostlist, records, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_TOO_HOT = "critical"
+"""The kernel's report that a sensor reached the temperature at which the node is shut down."""
 _REPORTED_BEFORE = timedelta(minutes=10)
 """Slurm gives up a node minutes after it went dark, and a server takes minutes to boot."""
 _BOOTS = timedelta(seconds=120)
@@ -38,9 +40,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        yield (
-            claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
-        )
+        explained = _explained(view, claim, ordered=ordered)
+        unknown = ordered and explained is claim
+        yield claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if unknown else explained
 
 
 def _reports(
@@ -58,12 +60,17 @@ def _reports(
     ]
 
 
-def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """The claim that power or slurmd failed, if the node's log reports that shortly before it went away; else `claim`.
+def _explained(view: evidence_view.EvidenceView, claim: claims.Claim, *, ordered: bool) -> claims.Claim:
+    """The claim that cooling, power or slurmd failed, if the node's log reports that shortly before it went away; else `claim`.
 
-    A forged line cannot make a node go away.
+    A forged line cannot make a node go away. The kernel itself orders the shutdown of a node that is too hot;
+    any other orderly shutdown had somebody's reason.
     """
-    if reports := _reports(view, claim, POWER, "hardware_report"):
+    if reports := [e for e in _reports(view, claim, POWER, "thermal") if e.code == _TOO_HOT]:
+        cause, words = POWER, "went away, and had reached its critical temperature"
+    elif ordered:
+        return claim
+    elif reports := _reports(view, claim, POWER, "hardware_report"):
         cause, words = (
             POWER,
             "went away, and the BMC had reported that power or cooling failed",
@@ -247,6 +254,12 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
             made,
             sentence=f"Slurm gave up {node} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
             next_step=f"Look again in a minute. If {node} answers, see who set it DOWN and why (`scontrol show node {node}`); if not, look at its console.",
+        )
+    if node and view.state == "NODE_FAIL" and not events and view.case.watched.get(node) is None:
+        return claims.replace_claim(
+            made,
+            sentence=f"{node} was lost to Slurm (NODE_FAIL), and nobody watched it: it stopped answering, or somebody set it DOWN",
+            next_step=f"See whether somebody set {node} DOWN, and why (`sacctmgr show event nodes={node}`); if not, look at its console and its baseboard's event log before it takes jobs again.",
         )
     if node and view.hung_since is not None and node_faults.loss_after_hang(view):
         return claims.replace_claim(

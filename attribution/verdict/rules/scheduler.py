@@ -20,6 +20,8 @@ from probing_cluster.core import digits, records, vocabulary
 _REFUSAL = timedelta(seconds=120)
 _ANSWERED_LATE = timedelta(seconds=30)
 """The agent may refuse a start of no length this long after its recorded end."""
+_CLOCKS_DIFFER = timedelta(seconds=30)
+"""A node's clock may be behind by so much before it counts as wrong, and its events get the server's time."""
 _LONGEST_PROLOG = timedelta(seconds=60)
 """A start that lasted longer was past its Prolog, where nothing but a drain, which names no job, speaks of one."""
 _AT_ONCE = timedelta(seconds=15)
@@ -87,26 +89,33 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The agent's event that it refused this start of the job; of a start whose program ran, only one shortly before its end."""
     restarts = view.attempt.restart_count
     # The count may be a later start's, where Slurm wrote that into the same row; then the time alone tells them apart.
+    # With the same count, the node's clock may be behind by what nobody corrects.
     # Slurm may date the end of a start that never began to its begin, before the Prolog's answer, or to when it
     # was put back in the queue, long after it.
     last = view.end_at + (_ANSWERED_LATE if _never_began(view) else evidence_view.SLACK)
-    first = view.start_at - evidence_view.SLACK
-    if _began(view):
-        first = max(first, view.end_at - _REFUSAL)
+    ran_until = view.end_at - _REFUSAL if _began(view) else None
     mine = [
         e
         for e in view.case.events
         if (e.kind, e.code, e.source) == ("check", "prolog_refused", "agent")
         and e.job_id == view.attempt.job_id
         and e.node in view.attempt.nodes
-        and (restarts is None or (digits.index(e.detail.get("restart_count")) or 0) <= restarts)
-        and first <= e.at <= last
+        and (restarts is None or _count(e) <= restarts)
+        and (ran_until is None or ran_until <= e.at)
+        and e.at >= view.start_at - (_CLOCKS_DIFFER if restarts == _count(e) else evidence_view.SLACK)
+        and e.at <= last
     ]
     one = min(mine, key=lambda e: (e.at, e.event_id), default=None)
     if one is None:
         return None
     fault = one.detail.get("fault")
-    return _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
+    made = _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
+    return claims.replace_claim(made, proven=ran_until is None)
+
+
+def _count(refusal: records.HealthEvent) -> int:
+    """How often the job had been started again, as the agent that refused it knew."""
+    return digits.index(refusal.detail.get("restart_count")) or 0
 
 
 def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
@@ -278,9 +287,12 @@ def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, .
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, or a silent log precedes the end."""
+    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, or a silent log precedes the end.
+
+    Also for a component of a heterogeneous job: what the others met is not in its case, and they end together.
+    """
     beside = view.stalls or view.left_behind or view.returning or view.log_stall
-    return _BESIDE_A_FAULT if beside else 1.0
+    return _BESIDE_A_FAULT if beside or view.attempt.het_job_id is not None else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

@@ -177,12 +177,16 @@ def _node_rows(
     cluster = config.cluster.name
     beats = {b.node: b for b in store.heartbeats(cluster=cluster)}
     ages, silences = store.heartbeat_ages_s(cluster=cluster), store.silences_s(cluster=cluster)
-    since = clock.SYSTEM.now() - _DECISIONS_OF
+    now = clock.SYSTEM.now()
+    since = now - _DECISIONS_OF
     drains = store.drains(since=since, actions=["drain"], cluster=cluster)
     latest = {d.node: d for d in sorted(drains, key=node_table.decided_at)}
     open_drains = {d.node: d for d in store.drains(open_only=True, cluster=cluster) if d.action == "drain"}
     denied = view.denials(drains, beats)
-    held = held_jobs.read(store, cluster, config.policy.idle_s, clock.SYSTEM.now())
+    valid_from = now - timedelta(seconds=config.policy.refusal_ttl_s)
+    given = store.drains(since=valid_from, actions=["refuse"], cluster=cluster)
+    refusing = view.permissions(given, beats, valid_from)
+    held = held_jobs.read(store, cluster, config.policy.idle_s, now)
     alarmed = alarmed_jobs.read(store, cluster)
     repairs = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
     tested = node_table.tested(repairs.values())
@@ -200,6 +204,7 @@ def _node_rows(
         | {
             "denied": _denied(denied.get(name)),
             "repair": node_table.repair_words(repairs.get(name)),
+            "refusing": node_table.refusing(slurm.get(name), refusing.get(name)),
             "held": [
                 f"job {h.ref}{f' of {h.user}' if h.user else ''} {h.words}" for h in held if name in h.nodes
             ],

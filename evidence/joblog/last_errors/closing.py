@@ -46,8 +46,8 @@ _STATE_AT_END = re.compile(
     r"|.{1,80} not found in (?:\$?[A-Z][A-Z_]{2,40}|(?:the |your )?(?:[\w$]{1,30} )?(?i:path|director(?:y|ies)|folder))[.!]{0,3}$"
 )
 _ENDING = re.compile(
-    r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|Module \S{1,60} failed to run\b"
+    r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? {1,4}){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test)(?: #?\d{1,12})? (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|reporting training failure|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|Module \S{1,60} failed to run\b"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
@@ -285,7 +285,7 @@ class Tail:
             # The abort's own reason may follow; the error that led to it may stand right above.
             word = self.reason(line, line - (2 if detail.get("abort") else _FAREWELL_LINES))
             return replace(word, role=LineRole.ROOT) if word else None
-        if detail.get("farewell"):
+        if detail.get("farewell") or detail.get("cut_off"):
             return self.reason(line, line - _FAREWELL_LINES)
         if only_ends(finding):
             word = self.reason(line)

@@ -89,7 +89,7 @@ _KILLED = re.compile(
 )
 _LOST = re.compile(
     r"=>> PBS: job killed: node \d{1,6} \((?P<host>[\w.-]{1,253})\) requested job (?:terminate|die)|Error: Remote JSM server is not responding on host (?P<jsm>[\w.-]{1,253})"
-    r"|\s{0,8}Shadow exception!|\s{0,8}Job disconnected, attempting to reconnect"
+    r"|(?:error: )?commlib error: got (?:read|write|select) error\b|\s{0,8}Shadow exception!|\s{0,8}Job disconnected, attempting to reconnect"
 )
 _CLAIM = re.compile(
     r"apsched: claim exceeds reservation's|aprun: (?:-\w|file) .{1,160}(?:not found|exceeds|cannot)|aprun: file \S{1,300} not found|Error: jsrun .{1,160}|Unable to run job: \S|qsub: (?!waiting|job|Job)\S|bsub: (?!Job)\S|condor_submit: \S|ERROR: Can't (?:open|find) \"|flux-(?:run|submit|batch): ERROR: \S"
@@ -183,7 +183,7 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
         "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "usage hard limit", "usage soft limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "wallclock limit", "h_rt", "type=timeout", "allocation expired",
-        "OOM killer terminated", "Process terminated via ", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
+        "OOM killer terminated", "Process terminated via ", "requested job ", "Remote JSM", "commlib error", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
         "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "HTCondor due to", "time limit exceeded", "this job is ",
     ),
     read=read,

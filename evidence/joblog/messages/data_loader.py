@@ -1,4 +1,4 @@
-"""PyTorch's data loader: workers that were killed, crashed or did not answer in time."""
+"""PyTorch's and Paddle's data loader: workers that were killed, crashed or did not answer in time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FACTS = {
     **{k: python.FACTS[k] for k in ("shm_full", "interrupted")},
 }
 _WORKER = re.compile(
-    r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
+    r"DataLoader (?:worker|process) \(pid(?:\(s\))? ?(?P<pid>\d{1,10})[^)]{0,400}\) (?:(?:exited )?is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
 )
 _TERMINATED = "A data-loader worker was ended from outside (SIGTERM); this line does not say by whom."
 _WORKER_FAULT = re.compile(

@@ -67,7 +67,7 @@ _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
 _SIGNALED = re.compile(
-    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+    r"\b[Pp]rocess (?:\d{1,10} )?was (?:killed by unknown signal|(?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
 """Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
 _EXITING = re.compile(
@@ -240,7 +240,7 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        signal = _SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
+        signal = int(found["code"]) if found["code"] else _SIGNUMS.get(found["name"], _OTHER_SIGNAL)
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))

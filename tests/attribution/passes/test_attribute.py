@@ -87,18 +87,51 @@ def test_the_columns_carry_the_fingerprint_that_the_store_compares(store, make):
     assert len(set(by_key.values())) == 2
 
 
+@pytest.mark.parametrize("restarts", [None, 0, 1])
 @pytest.mark.parametrize("many", [1, 1_000_000])
-def test_a_refusal_is_found_however_late_slurm_dates_the_end(store, make, deliver, monkeypatch, many):
-    """Slurm may date the end of a refused start to when it was put back in the queue: the refusal lies before the window then."""
+def test_a_refusal_is_found_however_late_slurm_dates_the_end(
+    store, make, deliver, monkeypatch, many, restarts
+):
+    """Slurm may write a later start's count into the row, and may date the end of a refused start to when it was put back in the queue: the refusal lies before the window then."""
     refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
     other = dataclasses.replace(make.attempt(state="REQUEUED", exit_code=0), job_id=4243)
     deliver(refused, at=make.end + timedelta(minutes=2))
-    store.upsert_attempts([make.attempt(state="REQUEUED", exit_code=0), other])
+    store.upsert_attempts([make.attempt(state="REQUEUED", exit_code=0, restart_count=restarts), other])
     monkeypatch.setattr(attribute, "MANY", many)
     attribute.attribute(store, at=later(make))
     (mine,), (theirs,) = store.verdicts(job_ids=[4242]), store.verdicts(job_ids=[4243])
     assert (mine.cause, mine.node, mine.evidence) == ("node_refused", "n2", (refused.event_id,))
     assert theirs.cause == "requeued_by_user"
+
+
+@pytest.mark.parametrize("many", [1, 1_000_000])
+def test_one_end_of_a_heterogeneous_job_has_one_confidence(store, make, deliver, monkeypatch, many):
+    """A component's case does not hold what the others met, so none of them is certain of why a person, or the limit, ended all."""
+    limit_s = (make.end - make.start).total_seconds()
+    ends = {"CANCELLED": {"cancelled_by": "alice"}, "TIMEOUT": {"time_limit_s": limit_s}}
+    attempts = [
+        dataclasses.replace(
+            make.attempt(state=state, exit_code=0, nodes=(node,), **how, **het), job_id=4300 + 10 * n + k
+        )
+        for n, (state, how) in enumerate(ends.items())
+        for k, (node, het) in enumerate(
+            [
+                ("n1", {"het_job_id": 4300, "het_offset": 0}),
+                ("n2", {"het_job_id": 4300, "het_offset": 1}),
+                ("n2", {}),
+            ]
+        )
+    ]
+    deliver(at=make.end + timedelta(minutes=2))
+    store.upsert_attempts(attempts)
+    monkeypatch.setattr(attribute, "MANY", many)
+    attribute.attribute(store, at=later(make))
+    found = {v.job_id: v for v in store.verdicts(job_ids=[a.job_id for a in attempts])}
+    for first, second, alone in ((4300, 4301, 4302), (4310, 4311, 4312)):
+        assert found[first].cause == found[second].cause == found[alone].cause
+        assert found[first].confidence == found[second].confidence == records.Confidence.LIKELY
+        assert not any(s.startswith("network") for s in found[first].ruled_out)
+        assert found[alone].confidence is records.Confidence.CERTAIN
 
 
 def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, monkeypatch):

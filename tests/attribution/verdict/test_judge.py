@@ -623,6 +623,7 @@ def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
         v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0), **unseen)
         assert (v.cause, v.confidence) == ("requeued_by_user", C.POSSIBLE)
         assert "nobody watched n" in v.summary
+        assert "a person or service" in v.summary, "whose requeue it was is not in accounting"
         assert "no fault was seen" not in v.summary
         assert not v.next_step.startswith("Nothing")
 
@@ -873,6 +874,32 @@ def test_a_refused_start_is_no_older_faults_doing_whenever_slurm_ended_it(make, 
     wrote = make.finding("python_error", at=end_at, message="KeyError: 'x'")
     if ended_s > 120:
         assert make.judge(refused, wrote, attempt=attempt).cause != "node_refused", "its program ran"
+
+
+@pytest.mark.parametrize("nodes", [("n2",), ("n1", "n2")])
+def test_nothing_that_its_nodes_met_ended_a_start_that_was_refused(make, nodes):
+    """Not even the fault it was refused for, in its window and of a GPU that it was to hold: it had not begun."""
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=nodes, end_at=make.start + timedelta(seconds=1), restart_count=1)  # fmt: skip
+    at = make.start - timedelta(seconds=76)
+    ways = [("xid", "79", "kernel"), ("xid", "79", "nvml"), ("gpu_lost", "GPU_IS_LOST", "nvml"), ("check", "gpu_count", "check")]  # fmt: skip
+    lost = [dataclasses.replace(make.xid(79, 0, at=at), kind=k, code=c, source=s) for k, c, s in ways]
+    others = make.xid(95, 4, node=nodes[0], at=make.start - timedelta(minutes=2))
+    v = make.judge(*lost, others, refused, attempt=attempt, active_faults=(others, *lost))
+    assert (v.cause, v.node, v.confidence, v.ruled_out) == ("node_refused", "n2", C.CERTAIN, ())
+    neighbours = dataclasses.replace(refused, job_id=7)
+    assert make.judge(*lost, neighbours, attempt=attempt, active_faults=tuple(lost)).cause == "gpu_lost"
+
+
+@pytest.mark.parametrize(("restarts", "known"), [(0, True), (1, False), (None, False)])
+def test_a_refusal_by_a_clock_that_is_a_little_behind_is_this_starts(make, restarts, known):
+    """A clock counts as wrong beyond half a minute; a job that was refused may start again within seconds, so only the count tells."""
+    attempt = make.attempt(state="REQUEUED", exit_code=0, nodes=("n2",), gpus=None, end_at=make.start + timedelta(seconds=3), restart_count=restarts)  # fmt: skip
+    lost = make.xid(79, 0, at=make.start - timedelta(minutes=6))
+    refused = make.event(at=make.start - timedelta(seconds=25), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    assert (make.judge(lost, refused, attempt=attempt).cause == "node_refused") is known
+    long_before = dataclasses.replace(refused, at=make.start - timedelta(seconds=45))
+    assert make.judge(lost, long_before, attempt=attempt).cause != "node_refused"
 
 
 def test_what_we_requeued_for_counts_however_early_it_began(make):
@@ -1187,6 +1214,21 @@ def test_a_node_whose_supplies_lost_their_input_went_away_for_it(make, before_en
         assert made.confidence is records.Confidence.LIKELY
         assert "PSU1" in made.summary
     assert make.judge(report).cause == "user_error"
+
+
+@pytest.mark.parametrize("boot", [[], [{}], [{"code": "after_shutdown"}]])
+def test_a_node_that_was_too_hot_went_away_for_it(make, boot):
+    """Its kernel shut it down, with or without systemd's help; where another node rebooted, that one was lost."""
+    hot = {"kind": "thermal", "code": "critical", "source": "kernel"}
+    booted = [
+        make.event(37, kind="node_boot", source="kernel", severity=records.Severity.INFO, **b) for b in boot
+    ]
+    lost = make.attempt(state="NODE_FAIL", exit_code=0)
+    made = make.judge(make.event(360, node="n2", **hot), *booted, attempt=lost)
+    assert (made.cause, made.node, made.confidence) == ("thermal_power", "n2", records.Confidence.LIKELY)
+    assert "critical temperature" in made.summary
+    other = make.judge(make.event(360, node="n1", **hot), *booted, attempt=lost)
+    assert ("critical temperature" in other.summary) == (not boot)
 
 
 def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):

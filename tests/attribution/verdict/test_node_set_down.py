@@ -83,3 +83,20 @@ def test_no_silence_is_claimed_before_the_agents_beats_decide(make):
     assert "kept reporting" in alive.summary
     long_silent = make.judge(attempt=_lost(make), watched=_last_signs(make, -120))
     assert "n2 stopped answering Slurm" in long_silent.summary
+
+
+def test_where_nobody_watched_slurm_alone_says_neither_silence_nor_order(make):
+    """An export of accounting has NODE_FAIL for both; whoever set a node DOWN is in slurmdbd's events of nodes."""
+    attempt = _lost(make)
+    alone = make.judge(attempt=attempt, watched={})
+    assert (alone.cause, alone.node, alone.confidence) == ("node_lost", "n2", C.LIKELY)
+    assert (
+        alone.summary
+        == "n2 was lost to Slurm (NODE_FAIL), and nobody watched it: it stopped answering, or somebody set it DOWN."
+    )
+    assert "`sacctmgr show event nodes=n2`" in alone.next_step
+    with_log = make.judge(attempt=attempt, watched=_last_signs(make, -300), by_log=frozenset(attempt.nodes))
+    assert with_log.summary.startswith("n2 stopped answering Slurm")
+    booted = make.event(2, kind="node_boot", source="kernel", **INFO)
+    again = make.judge(booted, attempt=attempt, watched={})
+    assert "set it DOWN" not in again.summary

@@ -172,6 +172,18 @@ def test_what_columns_says_holds_and_a_pipe_has_no_width(
     assert table.terminal_width() == width
 
 
+@pytest.mark.parametrize(
+    ("states", "shown"), [("IDLE", True), ("IDLE+DRAIN", False), ("DOWN", False), ("IDLE+MAINTENANCE", False)]
+)
+def test_only_a_node_in_service_may_refuse_jobs(states: str, shown: bool) -> None:
+    """No job starts on one that is out."""
+    permission = decision("done", action="refuse", reason="probing: xid 79 gpu0")
+    words = node_table.refusing(node(states), permission)
+    assert words == ("its Prolog may refuse jobs for xid 79 gpu0" if shown else "")
+    assert node_table.refusing(None, permission)
+    assert not node_table.refusing(node(states), None)
+
+
 def test_a_drain_says_more_than_the_test_it_waits_for() -> None:
     """Only where Slurm shows a reservation alone."""
     assert node_table.under_test(node("MAINTENANCE+RESERVED"), "under test by us: x") == {

@@ -10,10 +10,9 @@ from datetime import datetime
 
 from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.control_plane import context
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.probe_agent.spool import delivery_loop
 
-MISSED_BEATS = 2
 RECENT_S = 900.0
 """Slurm is asked about a node that has been silent for less; later no attempt waits for the answer."""
 GONE = "NOT_RESPONDING"
@@ -59,7 +58,9 @@ def run(service: context.Context) -> str:
     ages = store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in store.heartbeats(cluster=service.cluster)}
     clocks = node_clocks.read(store, service.config.cluster.name)
-    silent = {n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > MISSED_BEATS * b.beat_s}
+    silent = {
+        n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > vocabulary.MISSED_BEATS * b.beat_s
+    }
     # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
     fresh = sorted(silent - listening.silent)
     now_s = service.clock.monotonic_s()
@@ -168,7 +169,7 @@ def _event(
         source="agent",
         message=f"the agent has not been heard since its last beat; it promised one every {beat.beat_s:g} s",
         measured=age_s,
-        threshold=MISSED_BEATS * beat.beat_s,
+        threshold=vocabulary.MISSED_BEATS * beat.beat_s,
         unit="s",
         detail={"jobs": list(beat.jobs)},
     )

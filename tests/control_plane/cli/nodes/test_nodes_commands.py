@@ -146,6 +146,26 @@ def test_a_denied_drain_is_shown_while_what_it_was_for_stands(store: db_store.St
     assert "denied" not in run("nodes")
 
 
+@pytest.mark.parametrize(
+    ("age_s", "stands", "shown"), [(1, True, True), (1, False, False), (61, True, False)]
+)
+def test_a_node_that_may_refuse_jobs_says_so(
+    store: db_store.Store, run: Run, age_s: int, stands: bool, shown: bool
+) -> None:
+    """While the permission is valid and its fault stands: it is in service, and sends jobs away."""
+    event = uuid.uuid4()
+    given = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=datetime.now(UTC) - timedelta(seconds=age_s), action="refuse",
+        reason="probing: nvme_gone nvme0", owner="probing", state="done", event_ids=(event,),
+    )  # fmt: skip
+    store.save_drain(given)
+    beat(store, "n2", {"nvme_gone:nvme0": {"severity": "high", "event_id": str(event)}} if stands else {})
+    words = "its Prolog may refuse jobs for nvme_gone nvme0"
+    (row,) = json.loads(run("nodes", "n2", "--json"))
+    assert row["refusing"] == (words if shown else "")
+    assert (f"no: not decided yet; {words}" in run("nodes")) is shown
+
+
 @pytest.mark.parametrize("reason", ["", "  ", "\x07"])
 def test_a_drain_without_a_reason_is_refused(reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Slurm would show "probing:  (you)": nobody who finds the node later learns anything."""
