@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core.sanitize import secret_forms, secrets_in_text
+from tests.every_case import every
 
 RANDOM = "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
 PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE KEY-----"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "left"),
     [
         ("export WANDB_API_KEY=0123456789abcdef", "export WANDB_API_KEY=***"),
@@ -126,7 +127,7 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
     assert secrets_in_text.masked(text) == left
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Unexpected key: model.layer",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import classify, locales, message_catalogues
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 KINDS = {
     "No space left on device": "disk_full",
@@ -53,7 +52,7 @@ def test_an_error_of_the_system_is_understood_in_any_language() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("line", ["Zeile 12:", "ligne 12:", "第 12 行：", "行 12:", "строка 12:", "12. sor:"])
+@every("line", ["Zeile 12:", "ligne 12:", "第 12 行：", "行 12:", "строка 12:", "12. sor:"])
 def test_a_child_that_died_is_understood_in_any_language(line: str) -> None:
     """As bash tells of it."""
     died = "/var/spool/slurmd/job1/slurm_script: {}  4711 {}    python train.py"
@@ -61,7 +60,7 @@ def test_a_child_that_died_is_understood_in_any_language(line: str) -> None:
     assert [(word, found) for word, kind, found in read if found != [kind]] == []
 
 
-@pytest.mark.parametrize("dumped", message_catalogues.DUMPED)
+@every("dumped", message_catalogues.DUMPED)
 def test_a_core_that_was_dumped_hides_no_command(dumped: str) -> None:
     """bash leaves no blank behind a long text of a signal."""
     child = f"job.sh: Zeile 3:  4711 Die maximale Dateigröße ist überschritten({dumped}) ./solve"
@@ -70,14 +69,14 @@ def test_a_core_that_was_dumped_hides_no_command(dumped: str) -> None:
     assert first("start", f"Abgebrochen ({dumped})") == ["process_aborted"]
 
 
-@pytest.mark.parametrize("english", ["Killed", "Terminated", "Aborted"])
+@every("english", ["Killed", "Terminated", "Aborted"])
 def test_an_everyday_word_alone_on_its_line_is_no_death(english: str) -> None:
     """`Beendet` is what a German program says at its good end, `Getötet` a simulation of its figures."""
     for word in message_catalogues.SIGNALS[english]:
         assert first("start", word) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "job.sh: Zeile 3: foo: Kommando nicht gefunden.",
@@ -93,7 +92,7 @@ def test_a_command_that_is_not_there_is_the_last_word(line: str) -> None:
     assert first(line, *(f"step {n} loss 1.{n}" for n in range(9))) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "words",
     [
         "erreur lors du chargement des bibliothèques partagées: {}: ne peut ouvrir le fichier d'objet partagé: Aucun fichier ou dossier de ce type",
@@ -107,7 +106,7 @@ def test_a_library_that_the_loader_does_not_find_stays_behind_the_clean_up(words
     assert first(f"./sim: {words.format('a.dat')}", *(f"step {n} loss 1.{n}" for n in range(9))) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Abandon",
@@ -157,7 +156,7 @@ def test_what_bash_says_of_a_script_is_understood_in_any_language() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "run.sh: línea 8: X: variable sin asignar",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from probing_cluster.core import records
 from probing_cluster.evidence.kernel import reader
+from tests.every_case import every
 
 DEVICES = ("loop3", "loop0p1", "nbd0", "nbd12p2", "zram0", "ram1", "ublkb0")
 LINES = (
@@ -41,7 +40,7 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@every("device", DEVICES)
 def test_a_device_without_a_drive_never_speaks_of_hardware(device: str) -> None:
     """An image file that a container mounts is its user's: the line is information about the program."""
     right = ("block_io", "image_file", records.Severity.INFO, ("user_program",))
@@ -53,7 +52,7 @@ def test_a_device_without_a_drive_never_speaks_of_hardware(device: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("line", LINES)
+@every("line", LINES)
 def test_the_same_line_about_a_drive_counts(line: str) -> None:
     """Only the device makes the difference."""
     found = reader.KernelReader().read_message(line.replace("{}", "sda3"))
@@ -106,7 +105,7 @@ SAYINGS = (
 )
 
 
-@pytest.mark.parametrize("saying", SAYINGS)
+@every("saying", SAYINGS)
 def test_no_interface_of_a_users_own_namespace_is_grave(saying: str) -> None:
     """Whoever has a network namespace names bonds, teams, bridges and their ports, also after a driver."""
     wrong = []

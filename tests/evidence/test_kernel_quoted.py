@@ -17,6 +17,7 @@ from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.kernel import daemons, message_start, reader
 from probing_cluster.probe_agent.sources import kernel_words
+from tests.every_case import every
 from tests.evidence import test_kernel_families, test_kernel_wild
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
@@ -202,7 +203,7 @@ def test_every_form_alone_is_a_finding() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("carrier", OWN)
+@every("carrier", OWN)
 def test_what_the_kernel_quotes_is_the_carriers_own_kind(carrier: str) -> None:
     """Live and from a file, whole or cut to a process name, in every place that a user fills."""
     short = [form[:15] for form in SORTS]
@@ -224,7 +225,7 @@ def test_what_the_kernel_quotes_is_the_carriers_own_kind(carrier: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("carrier", OWN)
+@every("carrier", OWN)
 def test_no_quoting_can_make_a_lesser_fault_grave(carrier: str) -> None:
     """The carrier is as grave as it is with harmless words in it: no quotation can drain a node."""
     plain = kernel_words.classifier()(carrier.replace("{comm}", "a").replace("{}", "a"), 1.0)
@@ -234,7 +235,7 @@ def test_no_quoting_can_make_a_lesser_fault_grave(carrier: str) -> None:
         assert found is None or found.severity is not Severity.HIGH or worst is Severity.HIGH, (form, found)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@every("program", PROGRAMS)
 def test_what_a_program_logs_is_no_kernel_message(program: str) -> None:
     """In every format of syslog and journald; a program that is believed is believed for its own kind only."""
     tag = program.strip()
@@ -322,7 +323,7 @@ CONTROL = ("a\n", "\x1b[1m", "reset failed (\n", "\nreset failed (", "\x01GPU lo
 """Names of processes; the agent reads the characters themselves, a file has their numbers."""
 
 
-@pytest.mark.parametrize(
+@every(
     ("carrier", "code"),
     [
         ("i915 0000:00:02.0: {}[77] context reset due to GPU hang", "intel_gpu/hang"),
