@@ -105,12 +105,12 @@ SAYINGS = (
 )
 
 
-@every("saying", SAYINGS)
-def test_no_interface_of_a_users_own_namespace_is_grave(saying: str) -> None:
+@every("message", SAYINGS)
+def test_no_interface_of_a_users_own_namespace_is_grave(message: str) -> None:
     """Whoever has a network namespace names bonds, teams, bridges and their ports, also after a driver."""
     wrong = []
     for name, port in itertools.product(NAMES, PORTS):
-        line = saying.replace("{}", name).replace("{port}", port)
+        line = message.replace("{}", name).replace("{port}", port)
         found = reader.KernelReader().read_message(line)
         if found is not None and (found.kind != "eth_link" or found.severity is records.Severity.HIGH):
             wrong.append((line, found))
