@@ -2,9 +2,8 @@
 
 import io
 
-import pytest
-
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
 MORE = [f"step {n} loss {9 / n:.3f}" for n in range(9, 40)]
@@ -62,7 +61,7 @@ def _first(text):
     return next(((f["kind"], f["line"]) for f in found if f["first_cause"]), None)
 
 
-@pytest.mark.parametrize("line", TOOLS)
+@every("line", TOOLS)
 def test_a_tool_that_stops_the_program_says_why(line):
     """With or without Slurm's line about the exit; a program that went on, and text that only quotes it, has no cause."""
     for end in ([], [EXIT]):
@@ -293,7 +292,7 @@ FIRST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "kind"), FIRST)
+@every(("text", "line", "kind"), FIRST)
 def test_the_line_that_explains_the_others(text, line, kind):
     """Not its announcement, nor what followed from it; nothing where the job went on or only told of it."""
     assert _first(text) == ((kind, line) if line else None)
