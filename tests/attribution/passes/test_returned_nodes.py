@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import assign_rows, attribute
+from probing_cluster.attribution.passes import assign_rows, attribute, watch_columns
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery, tables
 from tests.set_clock import SetClock
@@ -88,3 +89,13 @@ def test_what_nobody_looked_at_is_neither_ruled_out_nor_certain(make):
     assert make.judge(error, watched={}).confidence is records.Confidence.CERTAIN
     silent = {"n1": make.end + timedelta(seconds=30), "n2": make.end - timedelta(minutes=3)}
     assert make.judge(error, watched=silent).confidence is records.Confidence.LIKELY
+
+
+def test_by_column_an_attempt_that_ended_in_a_short_gap_is_judged_by_itself(make):
+    """A verdict by column would rule out what nobody looked at; an end outside of the gap stays with the others."""
+    since = make.end - timedelta(seconds=5)
+    gap = (since, since + timedelta(seconds=40))
+    watch = {"n2": assign_rows.AgentWatch(make.end + timedelta(hours=1), ((None, make.start), gap))}
+    ends = [clock.to_us(at) for at in (since - timedelta(seconds=1), make.end, gap[1])]
+    found = watch_columns.unwatched(["n2"], watch, np.zeros(3, np.int64), np.array(ends, np.int64))
+    assert found.tolist() == [False, True, False]
