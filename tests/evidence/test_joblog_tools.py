@@ -210,7 +210,6 @@ FIRST = [
     ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\n2024-01-09 17:49:32,383\tERROR tune.py:911 -- Trial task failed", 3, "peer_lost"),
     # Who started the launcher only repeats its table; a reason of its own is one.
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\n2023-06-03 22:46:01,100 sagemaker-training-toolkit ERROR    Reporting training FAILURE", 5, "task_exit"),
-    ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: job 4711 failed", 5, "task_exit"),
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: checkpoint 4711 is not complete", 8, "program_error"),
     # The output ends in the frames of a traceback: the complaint right above it is all that is known.
     ('Exception in device=TPU:1: Check failed: server.start() == OK (PERMISSION_DENIED: open(/dev/accel1))\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "program_error"),

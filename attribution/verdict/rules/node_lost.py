@@ -42,9 +42,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        explained = _explained(view, claim, ordered=ordered)
-        unknown = ordered and explained is claim
-        yield claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if unknown else explained
+        yield (
+            claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
+        )
 
 
 def _reports(
@@ -62,21 +62,23 @@ def _reports(
     ]
 
 
-def _explained(view: evidence_view.EvidenceView, claim: claims.Claim, *, ordered: bool) -> claims.Claim:
+def _too_hot(view: evidence_view.EvidenceView, claim: claims.Claim) -> list[records.HealthEvent]:
+    """The reports of the node's critical temperature, if nothing else happened to it since and nobody set it DOWN."""
+    found = [e for e in _reports(view, claim, POWER, "thermal") if e.code == _TOO_HOT]
+    mine = (POWER, LOST, REBOOT)
+    since = [s for s in view.disturbances if found and s.at >= found[0].at and s.signature.cause not in mine]
+    return [] if since or view.of("node_set_down") else found
+
+
+def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
     """The claim that cooling, power or slurmd failed, if the node's log reports that shortly before it went away; else `claim`.
 
-    A forged line cannot make a node go away. The kernel itself orders the shutdown of a node that is too hot;
-    any other orderly shutdown had somebody's reason.
+    A forged line cannot make a node go away.
     """
-    if reports := [e for e in _reports(view, claim, POWER, "thermal") if e.code == _TOO_HOT]:
+    if reports := _too_hot(view, claim):
         cause, words = POWER, "went away, and had reached its critical temperature"
-    elif ordered:
-        return claim
     elif reports := _reports(view, claim, POWER, "hardware_report"):
-        cause, words = (
-            POWER,
-            "went away, and the BMC had reported that power or cooling failed",
-        )
+        cause, words = POWER, "went away, and the BMC had reported that power or cooling failed"
     elif claim.cause == LOST and (reports := _reports(view, claim, SERVICES, "slurmd")):
         cause, words = (
             SERVICES,
