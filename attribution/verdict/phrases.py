@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from probing_cluster.attribution.verdict import case as cases
@@ -167,6 +167,18 @@ def exit_code(
     if code in _UNREPORTED or (code in _REPORTED and not names_none) or sent:
         meanings.append(f"or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name}")
     return f"{code} ({'; '.join(meanings)})" if meanings else f"{code}"
+
+
+_OR_SIGNAL = re.compile(r"(?<=exited with code )(?P<code>\d{1,2}) \(or \d{3}, SIG[A-Z]{2,6}\)")
+
+
+def without_signal(summary: str, lines: Sequence[str]) -> str:
+    """The summary without the signal that an exit code may stand for, if shells report that signal and none of the `lines` of the output's end names it."""
+    found = _OR_SIGNAL.search(summary)
+    if found is None or (code := int(found["code"])) not in _REPORTED:
+        return summary
+    named = any(names_signal(line, code) for line in lines)
+    return summary if named else summary.replace(found[0], found["code"], 1)
 
 
 def before_a_repair(step: str) -> str:
