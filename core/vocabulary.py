@@ -280,6 +280,11 @@ LAST_LINE = " Its last line: "
 """Begins, in a verdict's summary, the program's last line, where nothing names a reason."""
 
 
+DISCARDED_OUTPUT = "the job sends it to /dev/null"
+ON_A_TERMINAL = "srun and salloc without sbatch write to their own terminal"
+"""In an agent's reason for which an output was not read: there is no file of it, and none is missing."""
+
+
 BY_SIGNAL = 128
 """A shell ends with this number and that of the signal that ended its command."""
 

@@ -27,10 +27,13 @@ _HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the 
 """The signal stands at the batch step only, which we do not read."""
 AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
 """The next step of a report whose verdict is without the job's output."""
-_UNREAD_LOG = (
-    "The job's output could not be read: {files}. "
-    "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
-)
+_UNREAD_LOG = "The job's output could not be read: {files}. "
+_UNREAD_STEPS = {
+    vocabulary.DISCARDED_OUTPUT: "Resubmit with an --output file: what went there is gone.",
+    vocabulary.ON_A_TERMINAL: "Look at the terminal where srun or salloc ran. A job of sbatch: use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
+    "": "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
+}
+"""What to do then, by a part of the reason."""
 _PARTLY_READ_LOG = "The error may stand in what was not read of its log: {files}. `grep -nE 'Traceback|[Ee]rror' FILE | head` shows where errors begin. "
 _REQUEUED = "The job is requeued under the same id and waits to start again."
 _PART_FAILED = (
@@ -171,7 +174,9 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
         hung_up = view.attempt.exit_code == 1 and not view.attempt.exit_signal
         step = f"{_EMPTY_LOG}{_HUNG_UP if hung_up else ''}"
     elif points_to_it and view.unread_files:
-        step = _UNREAD_LOG.format(files=view.unread_files)
+        step = _UNREAD_LOG.format(files=view.unread_files) + next(
+            then for why, then in _UNREAD_STEPS.items() if all(why in log.why for log in view.logs)
+        )
     elif points_to_it and not verdict.evidence and view.partly_read_files:
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
     if view.elsewhere:

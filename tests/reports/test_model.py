@@ -306,7 +306,15 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
         ({"tail": ("KeyError",)}, "Look at the program's"),
         (
             {"tail": (), "why": "thrown away by the job"},
-            "The job's output could not be read: /home/a/o (thrown away by the job).",
+            "The job's output could not be read: /home/a/o (thrown away by the job). Use the owner's copy",
+        ),
+        (
+            {"tail": (), "why": vocabulary.DISCARDED_OUTPUT},
+            f"The job's output could not be read: /home/a/o ({vocabulary.DISCARDED_OUTPUT}). Resubmit with an --output file",
+        ),
+        (
+            {"tail": (), "why": f"there is no such file; {vocabulary.ON_A_TERMINAL}"},
+            f"The job's output could not be read: /home/a/o (there is no such file; {vocabulary.ON_A_TERMINAL}). Look at the terminal ",
         ),
         ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
         (
