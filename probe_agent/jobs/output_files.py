@@ -21,7 +21,7 @@ _WHY = {
     "ESTALE": "its file server no longer has it",
     "ENAMETOOLONG": "its path is longer than the kernel takes",
     "EIO": "its file system answers with errors",
-    LATER_START: "a later start of the job has written into it since",
+    LATER_START: vocabulary.LATER_START_WROTE,
 }
 """Error of opening a file to the sentence that a report shows."""
 
