@@ -520,3 +520,20 @@ def test_no_traceback_is_promised_where_the_log_may_have_none(make):
     about = {"role": "root", "domains": ["user_program"], "first_cause": True, "exception": "RuntimeError"}
     step = make.judge(line_of(make, "python_exception", "RuntimeError: no more shards", **about)).next_step
     assert "if a traceback stands there" in step
+
+
+@pytest.mark.parametrize(
+    ("message", "ruled_out", "step"),
+    [
+        ("OSError: [Errno 5] Input/output error: '/proj/shard-7'", False, "df -h PATH"),
+        ("KeyError: '/proj/shard-7'", True, "own output"),
+        ("UCX ERROR ibv_post_send() failed: Input/output error", True, "own output"),
+    ],
+)
+def test_an_io_error_of_the_programs_own_output_clears_no_file_system(make, message, ruled_out, step):
+    """A server's fault need not show on the node; UCX calls its own failures so, and no file is in them."""
+    kind = "io_error" if message.startswith("OSError") else "python_exception"
+    detail = {"role": "root", "first_cause": True, "goes_on": True, "behind": 2, "domains": ["hardware", "system_software"]}  # fmt: skip
+    v = make.judge(line_of(make, kind, message, **detail), attempt=make.attempt(nodes=("n2",)))
+    assert any("file systems" in words for words in v.ruled_out) is ruled_out
+    assert step in v.next_step
