@@ -267,6 +267,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert words in str(found["message"])
     assert ("Nobody cancelled it" in str(found["message"])) is (job in {"16", "19"})
+    assert ("A later --deadline or a shorter --time" in str(found["message"])) is (job == "17_6")
     theirs = str(answer(service, BOB, ASK | {"job": job})["message"])
     assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
     carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
