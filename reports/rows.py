@@ -74,10 +74,11 @@ class NeverStartedTasks:
 
 @records.record
 class ReturnedNode:
-    """A node that a repair of ours brought back into service: every test passed."""
+    """A node that a repair of ours brought back into service, or that a person noted as repaired."""
 
     node: str = records.doc("the node")
     at: datetime = records.doc("when it came back")
+    by_hand: bool = records.doc("whether that is a person's word; else every test passed", default=False)
 
 
 @records.record
@@ -164,7 +165,7 @@ class ReportRows:
     )
     drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
     returned: tuple[ReturnedNode, ...] = records.doc(
-        "nodes that a verdict names and that came back tested, oldest first", default=()
+        "nodes that a verdict names and that came back, oldest first", default=()
     )
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     has_steps: bool | None = records.doc(

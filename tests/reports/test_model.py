@@ -150,9 +150,9 @@ def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> Non
     only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
     assert only.end_at is not None
 
-    def steps(later: timedelta, **changes: object) -> tuple[str, ...]:
+    def steps(later: timedelta, *, by_hand: bool = False, **changes: object) -> tuple[str, ...]:
         assert only.end_at is not None
-        back = rows.ReturnedNode(node="n2", at=only.end_at + later)
+        back = rows.ReturnedNode(node="n2", at=only.end_at + later, by_hand=by_hand)
         made = dataclasses.replace(
             story,
             attempts=(dataclasses.replace(only, state="FAILED"),),
@@ -165,6 +165,8 @@ def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> Non
     first, again = steps(timedelta(minutes=10))
     assert first == f"For the operators: {closed}"
     assert again.endswith("submit it again.")
+    noted = steps(timedelta(minutes=10), by_hand=True)[0]
+    assert noted == "For the operators: n2 was noted as repaired at 2026-11-21 14:30:36Z."
     refused = "Nothing for the job. Repair n2: it was refused before the job began."
     assert steps(timedelta(minutes=10), next_step=refused)[:2] == ("Nothing for the job.", first)
     driver = {

@@ -78,7 +78,7 @@ def test_a_job_that_asks_for_nothing_comes_last() -> None:
 
 
 def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
-    """Once the node came back tested; not where it came back before the end, is in repair again, or a person ended the repair."""
+    """Once the node came back tested; not where it came back before the end, is in repair again, or a person ended the repair. A person's word that it is repaired is as good."""
     end_at = fakes.NOW - timedelta(hours=1)
     starts = [
         records.JobAttempt(
@@ -86,7 +86,7 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
             start_at=end_at - timedelta(hours=1), end_at=end_at, user="ada", account="lab", partition="gpu", name="x", n_gpus=8,
             state="FAILED", nodes=(f"n{n}",),
         )
-        for n in range(5)
+        for n in range(6)
     ]  # fmt: skip
     store.upsert_attempts(starts)
     store.save_verdicts([
@@ -111,11 +111,18 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
                 state=state, opened_at=opened_at, changed_at=opened_at, closed_at=closed_at,
             )
         )  # fmt: skip
+    store.add_notes(
+        records.OperatorNote(
+            note_id=uuid.uuid4(), cluster="c", at=end_at + after, author="ada", subject=f"node:{n}", action="repaired"
+        )
+        for n, after in (("n2", 30 * minute), ("n4", -minute), ("n5", minute))
+    )  # fmt: skip
     rows = store.rows(site.statement("now_jobs"), {"cluster": "c"})
     steps = {job.node: job.next_step for job in map(now.job_of, rows)}
     assert steps.pop("n0") == (
         f"n0 passed every test of its repair and came back into service at {phrase.stamp_z(end_at + 30 * minute)}."
     )
+    assert steps.pop("n5") == f"n5 was noted as repaired at {phrase.stamp_z(end_at + minute)}."
     assert steps == dict.fromkeys(("n1", "n2", "n3", "n4"), "Reseat or replace GPU 3.")
 
 
