@@ -30,8 +30,8 @@ _INVALID_DEPENDENCY = (
     "Slurm removed it, as --kill-on-invalid-dep=yes or the site's kill_invalid_depend asks. {predecessors}"
 )
 _PASSED_DEADLINE = (
-    "the deadline that it was submitted with (sbatch --deadline) leaves it no time: Slurm ends a job in the queue that would no longer end by then. "
-    "A later --deadline or a shorter --time (or --time-min) leaves it some"
+    "Slurm ends a job in the queue that would no longer end before the deadline that it was submitted with (sbatch --deadline). "
+    "A later --deadline or a shorter --time (or --time-min) leaves it time"
 )
 _NO_PREDECESSOR = "Which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
 _MOST_PREDECESSORS = 3
