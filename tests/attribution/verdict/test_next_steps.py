@@ -143,6 +143,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("python_consequence", "ConnectionRefusedError: [Errno 111] Connection refused", "nothing did"),
         ("slurm_launch_failed", "slurmstepd-n1: error: execve(): apptainer: No such file or directory", "load its module"),
         ("slurm_launch_failed", "slurmstepd-n1: error: execve(): bad interpreter(/opt/nope/python): No such file or directory", "first line"),
+        ("python_consequence", "ConnectionRefusedError: no answer from the store at st0:7071", "Check host and port"),
         ("program_error", "srun: unrecognized option '--container-image=nvcr.io#nvidia/pytorch:24.01'", "pyxis"),
         ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error. Please try to raise your shared memory limit.", "df -h /dev/shm"),
         ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error", "ask for more (--mem), use fewer loader workers (num_workers)"),
