@@ -272,6 +272,8 @@ def test_the_first_line_of_trouble_is_shown_above_the_last_lines(
     ("ended", "words"),
     [
         ({"state": "FAILED", "exit_code": 1}, "FAILED, exit code 1"),
+        ({"state": "FAILED", "exit_code": 15}, "FAILED, exit code 15 (or 143)"),
+        ({"state": "FAILED", "exit_code": 143}, "FAILED, exit code 143"),
         ({"state": "FAILED", "exit_code": 0, "exit_signal": 11}, "FAILED, signal 11"),
         ({"state": "FAILED", "exit_code": 0, "exit_signal": 53}, "FAILED"),
         ({"state": "OUT_OF_MEMORY", "exit_code": 0, "exit_signal": 125}, "OUT_OF_MEMORY"),
