@@ -297,3 +297,15 @@ def test_a_card_has_the_name_of_what_exactly_happened() -> None:
     page = template.render(picture=_picture(jobs), prefix="")
     for name in ("licences in use", "system services", "requeued by the policy"):
         assert page.count(f"<strong>{name}</strong>") == 1
+
+
+def test_of_the_jobs_that_died_those_of_their_own_programs_are_counted() -> None:
+    """Most of a day's deaths are no concern of who looks after the nodes."""
+    template = render.environment().get_template("now_body.html.j2")
+    lost = _job(90, cause="gpu_lost", domain="hardware", node="n2")
+    page = template.render(picture=_picture([_job(1), _job(2), _job(3, name="fit"), lost]), prefix="")
+    assert "<dd>4 <small>3 by their programs</small></dd>" in page
+    many = [_job(n, name=f"run{n}") for n in range(now.SHOWN + 5)]
+    page = template.render(picture=_picture(many), prefix="")
+    assert f"<dd>{now.SHOWN + 5} <small>{now.SHOWN} or more by their programs</small></dd>" in page
+    assert "by their programs" not in template.render(picture=_picture([lost]), prefix="")
