@@ -397,7 +397,5 @@ def render_overview(
         lines += [brush.state(line, waiting.state) for line in _wrap(words, width, "", "    ")]
     lines += ["", f"as of {phrase.stamp_z(now)}; one task: probing-report {ref}_N"]
     if found.exported_until is None:
-        lines.append(
-            f"Tasks that still wait to start are not listed: squeue -j {ref} shows them, if there are any."
-        )
+        lines.append(f"Tasks that wait to start are not listed: squeue -j {ref} shows any.")
     return "\n".join(line.rstrip() for line in lines) + "\n"
