@@ -120,7 +120,6 @@ def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Br
         yield brush.state(f"{head:<{widest}}  {bars[-1]}", view.attempt.state)
         waiting = view.attempt.end_at or report.drawn_until
     left, right = (phrase.clock_z(at, with_day=days) for at in (scale.start_at, scale.end_at))
-    # A job that ended within its first second has no bar.
     if marks := timeline.legend(bars, _meanings(report)):
         yield from (brush.faint(line) for line in _wrap(f"bar {left} to {right}: {marks}", width, "  "))
 

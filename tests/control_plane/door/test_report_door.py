@@ -186,7 +186,7 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
     words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=7 ReqNodeList= lets it start elsewhere"
     assert rows["waits"] == words  # type: ignore[index]
     by_slurm = {"why_state": "it is PENDING: it has not ended", "state": "skipped"}
-    for state, skip, asked in (("NODE_FAIL", {}, False), ("NODE_FAIL", {"why_state": "it is interactive"}, False), ("NODE_FAIL", by_slurm, True)):  # fmt: skip
+    for state, skip, waits in (("NODE_FAIL", {}, False), ("NODE_FAIL", {"why_state": "it is interactive"}, False), ("NODE_FAIL", by_slurm, True)):  # fmt: skip
         knowing.store.upsert_attempts([dataclasses.replace(attempt, state=state, end_at=end_at)])
         knowing.store.add_drain(
             records.Drain(
@@ -195,7 +195,7 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
             )
         )  # fmt: skip
         rows = answer(knowing, ALICE, ASK)["rows"]
-        assert ("waits" in rows) is asked  # type: ignore[operator]
+        assert ("waits" in rows) is waits  # type: ignore[operator]
     for other in ("RUNNING|alice|lab|None\n", "PENDING|bob|lab|Priority\n", None):
         knowing.run_slurm.waiting = other
         assert "waits" not in answer(knowing, ALICE, ASK)["rows"]  # type: ignore[operator]
