@@ -7,7 +7,8 @@ from datetime import UTC, date, datetime
 
 from probing_cluster.core import clock, digits, records, sanitize, vocabulary
 
-_NAMES = {"xid": "Xid", "sxid": "SXid"}
+_NAMES = {"xid": "Xid", "sxid": "SXid", "oom_kill_suspected": "process_killed"}
+"""Kinds by other names: the line says that something was killed, and the verdict whether for memory."""
 
 
 NOT_JUDGED = {
