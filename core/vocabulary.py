@@ -62,6 +62,8 @@ OF_CODE = frozenset({
 
 DIRECTORY_REPLACED = "directory_replaced"
 """The finding that Slurm could not enter a job's working directory (`detail`: directory, why) and ran the job in /tmp."""
+STACK_CAME_TOO_LATE = "the process ended before its stack was read"
+"""Why a snapshot has no stack of a rank (`stack_error`) that was ending when it was taken."""
 OUTPUT_STALL = "output_stall"
 """The finding that nothing was written to a job's output from an instant until the job's end, whatever its lines are; `measured` is for how long, seconds."""
 LOG_PROGRESS = "log_progress"

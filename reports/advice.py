@@ -44,6 +44,10 @@ _PART_MAY_HAVE_FAILED = (
     "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
     "`set -eo pipefail` at the script's top makes such a job FAILED."
 )
+_STEP_LIMIT = (
+    "Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. "
+    "More time for the job would not help."
+)
 _COMMAND_KILLED = (
     "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
     "too little memory is the usual reason (--mem)."
@@ -51,6 +55,10 @@ _COMMAND_KILLED = (
 _MOVED = (
     "Correct its working directory (--chdir, or the directory it was submitted from): "
     "it must exist on the job's nodes and be open to its owner. Files without a full path are looked for, and written, in /tmp of the node."
+)
+_HANGS = (
+    "It stands still. `probing-ctl stacks {job}` shows what each rank does, and whom the others wait for. "
+    "A hang seldom ends by itself: if it lasts, `scancel {job}` frees its nodes; the stacks are kept."
 )
 _WAITING = timedelta(hours=1)
 """A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
@@ -81,10 +89,13 @@ def what_now(
     back = {one.node: one for one in returned}
     steps = _steps(views, back)[:_MOST_STEPS]
     last = views[-1]
+    if last.running and any(g.ended_at is None for g in last.gangs):
+        steps.insert(0, _HANGS.format(job=last.attempt.ref))
     if last.log_awaited:
         steps.insert(0, AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
+        failed = _STEP_LIMIT if last.step_at_its_limit else failed
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):

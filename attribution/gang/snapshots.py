@@ -180,6 +180,15 @@ def _has_gone_on(earlier: _Progress, later: _Progress, end_at: datetime | None) 
     return later.steps > earlier.steps + (WOKEN_STEPS if woken else 0)
 
 
+def stands_still(
+    earlier: records.HealthEvent, later: records.HealthEvent, end_at: datetime | None = None
+) -> bool:
+    """True if the later of two snapshots of one node shows ranks of the earlier one, and none has made progress since."""
+    then, now = dict(_progress(earlier)), dict(_progress(later))
+    both = then.keys() & now.keys()
+    return bool(both) and not any(_has_gone_on(then[pid], now[pid], end_at) for pid in both)
+
+
 def _last(events: Iterable[records.HealthEvent]) -> dict[str, records.HealthEvent]:
     """Node to its last snapshot."""
     ordered = sorted((e for e in events if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id))

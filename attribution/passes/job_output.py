@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.attribution.verdict import next_steps, phrases
+from probing_cluster.attribution.verdict import eliminate, next_steps, phrases
 from probing_cluster.attribution.verdict.rules.user_error import bare_exit
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
@@ -27,6 +27,21 @@ _OF_WORK = re.compile(
     re.IGNORECASE,
 )
 """A row of progress, an act that began or ended well, a command that `set -x` prints: none says why the program failed."""
+
+_NAME = r"(?:SIG)?(?:USR[12]|TERM|ALRM|HUP|XCPU)\b|\bsignal(?: number)?[ :=#]{1,3}(?:1|10|12|14|15|24)\b"
+_CAUGHT = re.compile(
+    rf"\b(?i:got|received?|receiving|caught|handling|trapped)\b.{{0,40}}\b(?:{_NAME})|\b(?:{_NAME}).{{0,20}} (?i:received|caught|arrived)\b"
+)
+_ANNOUNCED = re.compile(
+    r"^\s*\+|\b(?:if|when(?:ever)?|once|until|will|would|waiting|not|install\w*|regist\w+|handlers? for|sent|sending)\b",
+    re.IGNORECASE,
+)
+"""A line on a signal that has not come, or that went to another process."""
+_SIGNAL = " Its log reports a signal: "
+_AFTER_SIGNAL = (
+    "Find who sent that signal: `sbatch --signal` lets Slurm send one shortly before the time limit, and `scancel --signal` a person. "
+    "If it was the warning and the job saved its work, submit it again, or ask for more time (--time)."
+)
 
 
 def complete(
@@ -64,10 +79,16 @@ def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.Hea
 
 def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     logs = row["logs"] if isinstance(row["logs"], list) else []
-    last, error = _last_lines(logs)
+    (last, error), caught = _last_lines(logs), _reported_signal(logs)
     quoted = f"{vocabulary.LAST_LINE}{last}{error}" if last and last not in verdict.summary else ""
     summary = phrases.without_signal(verdict.summary, [line for log in logs for line in _tail(log)])
     step = next_steps.behind_statement(verdict) if quoted and _is_statement(last) else verdict.next_step
+    ruled_out = verdict.ruled_out
+    if caught:
+        # `sbatch --signal` warns a job of its time limit, which then is why it ended.
+        ruled_out = tuple(s for s in ruled_out if not s.startswith(eliminate.TIME_LIMIT))
+        quoted = f"{_SIGNAL}{caught}{quoted if last != caught else ''}"
+        step = _AFTER_SIGNAL
     # A copy of a judged verdict needs no second check.
     return records.of_checked(
         records.Verdict,
@@ -76,6 +97,7 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
             "log_read": row["is_read"],
             "summary": f"{summary if last else verdict.summary}{quoted}",
             "next_step": step,
+            "ruled_out": ruled_out,
         },
     )
 
@@ -83,6 +105,13 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
 def _is_statement(line: str) -> bool:
     """Whether the line may say why the program failed."""
     return _OF_WORK.match(line) is None and len(_WORD.findall(line)) >= _SENTENCE_WORDS
+
+
+def _reported_signal(logs: list[Any]) -> str:
+    """The last line in which the program reports a signal that it caught; empty for none."""
+    lines = (line for log in logs if isinstance(log, Mapping) for line in reversed(_tail(log)))
+    line = next((line for line in lines if _CAUGHT.search(line) and not _ANNOUNCED.search(line)), "")
+    return _shown(line)
 
 
 def _last_lines(logs: list[Any]) -> tuple[str, str]:

@@ -40,6 +40,8 @@ STRUCK = {
 LOOKED_FOR = frozenset(STRUCK)
 """Causes of which any sign changes the `ruled_out` sentences."""
 
+TIME_LIMIT = "time limit"
+"""Begins the sentence that rules the time limit out."""
 _SURE = frozenset({records.Confidence.CERTAIN, records.Confidence.LIKELY})
 """Confidences that clear the program."""
 _FELT = timedelta(minutes=30)
@@ -183,7 +185,7 @@ def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
         and not near_the_limit
     ):
         limit_s = view.attempt.time_limit_s or 0.0
-        yield f"time limit (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"
+        yield f"{TIME_LIMIT} (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"
 
 
 def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:

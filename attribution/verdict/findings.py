@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -181,7 +181,15 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "name_not_resolved" if _UNRESOLVED.search(event.message) else "host_not_reached"
     if event.kind in _RAISED and _NO_ACCOUNT.search(event.message):
         return "account_not_found"
-    return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
+    if event.kind == "program_error" and _REFUSED.search(event.message):
+        return "licence_refused"
+    undecided = event.kind == "program_error" and records.Domain.HARDWARE.value in _domains(event)
+    return "program_or_machine" if undecided else None
+
+
+def _domains(event: records.HealthEvent) -> Sequence[object]:
+    domains = event.detail.get("domains")
+    return domains if isinstance(domains, list | tuple) else ()
 
 
 _READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\bEROFS\b", re.IGNORECASE)
@@ -261,8 +269,7 @@ def named(kind: str) -> FindingSignature:
 
 
 def _only_user(event: records.HealthEvent) -> bool:
-    domains = event.detail.get("domains")
-    return isinstance(domains, list | tuple) and list(domains) == [records.Domain.USER_PROGRAM.value]
+    return list(_domains(event)) == [records.Domain.USER_PROGRAM.value]
 
 
 def kinds() -> frozenset[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from probing_cluster.attribution.gang import snapshots, stacks, views
 from probing_cluster.attribution.verdict import node_faults
 from probing_cluster.control_plane.gangs import rank_rows
-from probing_cluster.core import clock, errors, records
+from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.db.store import actions as store_actions
 from probing_cluster.reports import job_ref
@@ -25,6 +25,8 @@ ONE_MOMENT = timedelta(seconds=60)
 """Snapshots further apart than this show different moments and are not merged."""
 STOPPED_BEFORE = timedelta(seconds=120)
 """A snapshot belongs to a stall reported at most this long before it."""
+STACKS_PATH = f'$.ranks[*] ? (exists(@.stack[*]) || (exists(@.stack_error) && @.stack_error != "{vocabulary.STACK_CAME_TOO_LATE}"))'
+"""Where a snapshot holds the stack of a rank, or why none of a living one could be read: one that is taken as the job dies holds neither."""
 ASK_TTL_S = 30.0
 FINDINGS = ("rank_slow", "gang_drift", "rank_dead", "nccl_ras")
 MAX_FINDINGS = 20
@@ -143,6 +145,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
     deaths = [e for e in deaths if may_speak(gang, e.node)]
     shown = snapshots.gang(fresh)
     ranks = shown.ranks if shown is not None else ()
+    end_at = gang.attempt.end_at if gang.attempt is not None else None
     return _head(gang, now) | {
         "at": None if newest is None else clock.iso_z(newest),
         "n_ranks": len(ranks),
@@ -151,17 +154,25 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
         "without": _without(fresh),
         "without_native": _without_native(ranks),
         "finding": _open_verdict(store, gang)
-        or _judged(store, gang, snapshots.gang([*fresh, *deaths]), newest),
+        or _judged(store, gang, snapshots.gang([*fresh, *deaths], end_at=end_at), fresh),
         "silent_nodes": sorted(gang.nodes - {e.node for e in fresh}),
     }
 
 
 def fresh_snapshots(store: db_store.Store, gang: BoardGang) -> list[records.HealthEvent]:
-    """The last snapshot of every node, as far as they show one moment."""
-    events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since, cluster=gang.cluster)
+    """The last telling snapshot of every node, as far as they show one moment, or ranks that stood still from then to the end."""
+    job = (gang.job_id, snapshots.SNAPSHOT, gang.since)
+    events = store.latest_of_job(*job, holding=STACKS_PATH, cluster=gang.cluster)
     events = [e for e in events if may_speak(gang, e.node)]
-    newest = max((e.at for e in events), default=None)
-    return [e for e in events if newest is not None and e.at >= newest - ONE_MOMENT]
+    recent = max((e.at for e in events), default=gang.since) - ONE_MOMENT
+    fresh = [e for e in events if e.at >= recent]
+    if len(fresh) == len(events) or gang.attempt is None or gang.attempt.end_at is None:
+        return fresh
+    # A node that is asked as the others give up is looked at long after them.
+    left = {e.node: e for e in store.latest_of_job(*job, cluster=gang.cluster)}
+    end_at = gang.attempt.end_at
+    still = (e for e in events if e.at < left[e.node].at and snapshots.stands_still(e, left[e.node], end_at))
+    return sorted({e.event_id: e for e in (*fresh, *still)}.values(), key=lambda e: e.node)
 
 
 def ask(store: db_store.Store, gang: BoardGang) -> int:
@@ -280,12 +291,15 @@ def _open_verdict(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | No
 
 
 def _judged(
-    store: db_store.Store, gang: BoardGang, snapshot_gang: snapshots.Gang | None, at: datetime | None
+    store: db_store.Store,
+    gang: BoardGang,
+    snapshot_gang: snapshots.Gang | None,
+    fresh: Sequence[records.HealthEvent],
 ) -> dict[str, Any] | None:
-    """The judge's finding as if the ranks had stopped at `at`; None without a recent stall or death, for a gang that makes progress has no culprit."""
-    if snapshot_gang is None or at is None:
+    """The judge's finding as if the ranks had stopped in their `fresh` snapshots; None without a stall or death shortly before, for a gang that makes progress has no culprit."""
+    if snapshot_gang is None or not fresh:
         return None
-    since = max(at - STOPPED_BEFORE, gang.since)
+    since = max(min(e.at for e in fresh) - STOPPED_BEFORE, gang.since)
     stalls = store.events(
         job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), cluster=gang.cluster
     )
@@ -297,7 +311,7 @@ def _judged(
         "summary": found.summary,
         "where": found.where,
         "proof": list(found.proof),
-        "at": clock.iso_z(at),
+        "at": clock.iso_z(max(e.at for e in fresh)),
     }
 
 

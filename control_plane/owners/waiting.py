@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import last_poll
 from probing_cluster.control_plane.repair import by_hand, workflow
 from probing_cluster.core import errors, hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import pending_reasons
@@ -110,10 +111,17 @@ def _is_test(service: context.Context, name: str) -> bool:
 
 def _not_read(service: context.Context, ref: job_ref.JobRef, state: str) -> str:
     poll_s = service.config.service.accounting_poll_s
-    return (
-        f"job {ref} is {sanitize.clean(state, 40)} by Slurm, and the accounting read so far has no start of it: "
-        f"it is read every {poll_s:g} s; ask again then"
-    )
+    begins = f"job {ref} is {sanitize.clean(state, 40)} by Slurm, and the accounting read so far has no start of it: "
+    late = _not_read_lately(service)
+    return f"{begins}{late or f'it is read every {poll_s:g} s'}; ask again then"
+
+
+def _not_read_lately(service: context.Context) -> str:
+    """That accounting is not read as it should be, and since when; empty while it is."""
+    read_at = last_poll.at(service.store, service.cluster)
+    if read_at is None or not last_poll.stale(read_at, service.clock.now(), service.config, serves=True):
+        return ""
+    return f"it was last read at {read_at:%H:%M:%S}Z, and slurmdbd or the database keeps the next reading waiting"
 
 
 def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:
@@ -129,10 +137,11 @@ def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:
     return f"job {ref} waits ({shown}): {why}"
 
 
-def unknown_job(ref: job_ref.JobRef) -> errors.NotFound:
+def unknown_job(service: context.Context, ref: job_ref.JobRef) -> errors.NotFound:
     """What is said of a job that is not known where Slurm does not answer."""
+    late = _not_read_lately(service)
     return errors.NotFound(
-        f"job {ref} is not known: no start of it is in the accounting read so far, and Slurm does not answer, "
+        f"job {ref} is not known: no start of it is in the accounting read so far{late and f' ({late})'}, and Slurm does not answer, "
         "so whether it waits could not be asked; try again later"
     )
 

@@ -18,6 +18,8 @@ from probing_cluster.reports import phrase
 LEAST_WIDTH = 60
 ONE_MOMENT = timedelta(seconds=10)
 """Stacks are taken within this after a finding, or it is of another moment."""
+WAITS_S = 10.0
+"""A rank that has been inside one collective for so long waits for one that is not, stalled by its own history or not."""
 MAX_LINES = 400
 """Lines of a tree of stacks; the rest is counted."""
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
@@ -96,7 +98,7 @@ def _finding_lines(finding: Mapping[str, Any], taken: datetime, width: int) -> l
     found_at = datetime.fromisoformat(finding["at"])
     then = f", as of {phrase.clock_z(found_at)}" if taken - found_at > ONE_MOMENT else ""
     where = f" ({_short(finding['where'], 60)})" if finding["where"] else ""
-    sure = f"{finding['domain'].replace('_', ' ')}, {finding['confidence']}"
+    sure = ", ".join(dict.fromkeys((finding["domain"].replace("_", " "), finding["confidence"])))
     lines = _wrapped(f"{sanitize.clean(finding['summary'], 400)}{where}: {sure}{then}", width)
     for proof in finding["proof"][:8]:
         lines += _wrapped(sanitize.clean(proof, 300), width, "  ")
@@ -150,8 +152,8 @@ def _alike(rows: Sequence[rank_rows.RankNow]) -> list[str]:
 def _kind(row: rank_rows.RankNow) -> tuple[Any, ...]:
     """What makes ranks alike; trouble sorts first."""
     trouble = 0 if not row.alive else 1 if row.stalled or row.state in {"T", "t", "D", "Z"} else 2
-    # Of a gang that gets on, each rank is somewhere else at each moment: that says nothing.
-    inside = row.inside if row.stalled else ""
+    # Of a gang that gets on, each rank is somewhere else at each moment: that says nothing, unless it stays there.
+    inside = row.inside if row.stalled or (row.inside_s or 0.0) >= WAITS_S else ""
     return (trouble, row.phase, row.stalled, row.state if trouble < 2 else "", inside)
 
 

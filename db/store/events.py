@@ -97,11 +97,15 @@ class EventRows(base.StoreBase):
         return self.readable(records.HealthEvent, self.rows(_ON, given)) if since else []
 
     def latest_of_job(
-        self, job_id: int, kind: str, since: datetime, *, cluster: str | None = None
+        self, job_id: int, kind: str, since: datetime, *, holding: str = "$", cluster: str | None = None
     ) -> list[records.HealthEvent]:
-        """The newest event of this kind and job that each node reported since then, by node. Without a cluster, of the store's."""
+        """The newest event of this kind and job that each node reported since then, by node. Without a cluster, of the store's.
+
+        Of a node that reported some whose detail holds something at a JSON path (`holding`), the newest of those.
+        """
+        holds = sa.func.jsonb_path_exists(_E.detail, sa.cast(holding, pg.JSONPATH))
         number = sa.func.row_number().over(
-            partition_by=(_E.cluster, _E.node), order_by=(_E.at.desc(), _E.event_id)
+            partition_by=(_E.cluster, _E.node), order_by=(holds.desc(), _E.at.desc(), _E.event_id)
         )
         numbered = (
             sa.select(tables.health_event, number.label("number"))

@@ -139,7 +139,7 @@ class CauseCandidates:
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
             self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
-            self._progress = progress.LogProgress(self.recent, finding.message)
+            self._progress = progress.LogProgress(self.recent, finding.message, lasts=lasting.lasts(finding))
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
             for earlier in (f for f in self.held[self._judged : -1] if "survived" not in f.detail):
@@ -361,7 +361,7 @@ class CauseCandidates:
         """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or an earlier end before another's complaint."""
         if (best := self.candidate) is None:
             return
-        left = unexplained_end.earlier_end(best, self.held)
+        left = unexplained_end.earlier_end(best, self.held, behind)
         last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
         if last is not None:
             self.best, found = last, self.held[last]

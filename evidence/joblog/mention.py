@@ -16,7 +16,7 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}(?:\s*[|│:]\s*|\s{2,}))?(?:#(?!\d|#{1,80} (?:(?:FATAL|ERROR)\b|[A-Z]\w{1,20} (?:[A-Z]{3,20} )?ERROR! |[A-Z]\w{1,20} [A-Z_]{3,30} Error: )| (?:[A-Z]{2,20} : (?:FATAL|ERROR) :|A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR|Ended \(code|Out of bounds values : [1-9]\d{0,17}) | {2}SIG)|//(?![\w.-]{1,60}/\S)|/\*(?!\*\*)|raise\b|if\b(?!: [A-Z][\w ]{2,40}\.$)|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|[a-z_]\w{1,40}\(\"[^\"]{0,200}%|warnings\.|(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"'`]|>{1,3}\s(?!Error \[C\w{1,60}[:\]])|\.\.\. |[\w.]+ = [\[({]{0,2}(?:(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"']|[\w.]{1,80}\($))"
+    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}(?:\s*[|│:]\s*|\s{2,}))?(?:#(?!\d|#{1,80} (?:(?:FATAL|ERROR)\b|[A-Z]\w{1,20} (?:[A-Z]{3,20} )?ERROR! |[A-Z]\w{1,20} [A-Z_]{3,30} Error: )| (?:[A-Z]{2,20} : (?:FATAL|ERROR) :|A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR|Ended \(code|Out of bounds values : [1-9]\d{0,17}) | {2}SIG)|//(?![\w.-]{1,60}/\S)|/\*(?!\*\*)|raise\b|if\b(?!: [A-Z][\w ]{2,40}\.$)|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|[a-z_]\w{1,40}\(\"[^\"]{0,200}%.{0,400}[,;]\s*$|warnings\.|(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"'`]|>{1,3}\s(?!Error \[C\w{1,60}[:\]])|\.\.\. |[\w.]+ = [\[({]{0,2}(?:(?:[fF][rR]?|[rR][fFbB]?|[bB][rR])?[\"']|[\w.]{1,80}\($))"
 )
 _TITLE = re.compile(
     r"^[\s*|/\\_]{0,24}(?:commit:? )?(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\s+(?=[A-Za-z(])(?!\w+(?:\.\w+)*(?:Error|Exception)\b:)"

@@ -23,22 +23,15 @@ PEER_NOISE = frozenset({
 })  # fmt: skip
 """How a peer's death appears to ranks that wait for it; as weak as a lost peer."""
 _WHY_NO_CONTAINER = frozenset({"disk_full", "cuda_version"})
-_OWN_ERROR_KINDS = frozenset(
-    {
-        "python_exception",
-        "import_error",
-        "cuda_oom",
-        "cuda_device_assert",
-        "cuda_unavailable",
-        "host_memory_error",
-    }
-)
+_OWN_ERROR_KINDS = frozenset({
+    "python_exception", "import_error", "cuda_oom", "cuda_device_assert", "cuda_unavailable", "host_memory_error",
+})  # fmt: skip
 """Errors of a rank itself. Ranks that waited for it report a timeout, which may be printed first."""
 MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
 """Exceptions of a step whose input an earlier command did not make."""
 _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 """Ends that the signal of another process may explain."""
-_CRASHES = frozenset({"segfault", "bus_error", "process_crashed"})
+CRASHES = frozenset({"segfault", "bus_error", "process_crashed"})
 """Deaths that no lost peer orders, as it does an abort or a kill."""
 _SUMMED_UP_LINES, _REASON_LINES, _RESULT_LINES = 1_000, 8, 3
 _ALLOCATOR = re.compile(r"Tried to allocate \d")
@@ -258,7 +251,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return new.line - best.line <= _REASON_LINES
     if _explains(new, best):
         return True
-    if best.role is LineRole.REMOTE and (new.kind in _CRASHES or new.detail.get("noticed")):
+    if best.role is LineRole.REMOTE and (new.kind in CRASHES or new.detail.get("noticed")):
         # The peer that was lost: another process crashed by itself, or mpirun noticed that it was killed.
         apart = ((new.host, best.host), (new.rank, best.rank))
         if any(None not in of and of[0] != of[1] for of in apart):
@@ -330,29 +323,35 @@ _NO_HANDLE = re.compile(
 _NOT_ALLOCATED = re.compile(r"\bfailed to allocate \S{1,20} \(\d{1,18} bytes\) from device\b")
 """TensorFlow's and XLA's message for a failed device allocation. They retry with less and go on while that works."""
 _ALLOCATION_LINES = 2_000
+_GIVEN_UP, _SEVERAL = re.compile(r"\b[1-9]\d{0,3} workers died while trying to run it\b"), 2
 
 
 def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, JobFinding] | None:
     """The earlier finding that explains `finding`: its index in `held`, and itself as a cause.
 
     PyTorch may have reported earlier why there is no GPU. TensorFlow may have reported that the device had no memory left for CUDA's library.
-    What Python ignored is all that is known of a bad exit right below it.
+    What Python ignored is all that is known of a bad exit right below it. Dask gives up a task whose workers died; it had ended them for their memory.
     """
     no_gpu = finding.kind == "python_exception" and (
         _NO_GPU.search(finding.message) or _WITHOUT_GPU.search(finding.message)
     )
     no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
     exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
-    for i, earlier in enumerate(held if no_gpu or no_handle or exited else ()):
+    ends = (f for f in held if f.kind == "host_oom_kill" and finding.line - f.line <= _TOP_LINES)
+    ended = list(ends) if _GIVEN_UP.search(finding.message) else []
+    given_up = len(ended) >= _SEVERAL
+    for i, earlier in enumerate(held if no_gpu or no_handle or exited or given_up else ()):
         behind = finding.line - earlier.line
         if no_gpu:
             names = earlier.detail.get("no_gpu") and not earlier.detail.get("survived")
         elif no_handle and earlier.kind == "cuda_oom" and earlier.rank == finding.rank:
             names = behind <= _ALLOCATION_LINES and _NOT_ALLOCATED.search(earlier.message)
+        elif given_up:
+            names = earlier in ended and not earlier.detail.get("survived")
         else:
             names = exited and earlier.detail.get("unraised") and behind <= _TOP_LINES
         if names:
-            detail = {k: v for k, v in earlier.detail.items() if k != "survived"}
+            detail = {k: v for k, v in earlier.detail.items() if k not in ("survived", "handled", "goes_on")}
             return i, replace(earlier, role=LineRole.ROOT, detail=detail)
     return None
 

@@ -17,7 +17,7 @@ LOOK_BACK_LINES = 40
 """Lines before an error; they show which lines report progress and in which order they reach the log."""
 _MAX_CHARS = 600
 _MAX_TRACKS = 64
-_DIGIT = re.compile(r"\d")
+_DIGIT, _MEASURED = re.compile(r"\d"), re.compile(r"\d\.\d")
 _DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d(?:[T ]\d\d:\d\d:\d\d\S{0,12})?|\d\d[-/]\d\d[-/]\d{2,4}|\b\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
 )
@@ -189,10 +189,10 @@ class GrowingLines:
 
 
 class LogProgress:
-    """Counts lines that advanced since an error; `before`: the lines before it, oldest first."""
+    """Counts lines that advanced since an error; `before`: the lines before it, oldest first; `lasts`: no other unit's good end counts."""
 
-    def __init__(self, before: Iterable[str] = (), error: str = "") -> None:
-        before = tuple(before)
+    def __init__(self, before: Iterable[str] = (), error: str = "", *, lasts: bool = False) -> None:
+        before, self._lasts = tuple(before), lasts
         self.units, self._programs = units.Units(before, error), units.NamedPrograms(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
@@ -208,7 +208,9 @@ class LogProgress:
         self._begun_anew: set[str] = set()
         """Words of lines whose numbers went back after the error, as a new run's do."""
         self._headed = False
-        """Whether the last line was one that goes on and no step, such as a heading of the next unit."""
+        """Whether the last line was one that goes on, such as a heading of the next unit."""
+        self._announced = False
+        """Whether it was a step without a measured value, which may only announce the unit to come."""
         self.steps = 0
         """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
@@ -252,17 +254,17 @@ class LogProgress:
 
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""
-        if _WENT_WRONG.search(text):
+        if _WENT_WRONG.search(text) and not self._announced:
             self._unit_failed()
         self._headed = self._headed and not text.strip()
         if self._programs.is_other(text):
             return False
-        if _TRAINED.search(text) or self.units.went_on(text):
+        if (self.units.went_on(text) and not self._lasts) or _TRAINED.search(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
             self.live += goes_on
-            self._headed = goes_on
+            self._headed, self._announced = goes_on, False
             goes_on = goes_on or self._begun.grows_on(text)
             self.steps += goes_on
             return goes_on
@@ -274,6 +276,7 @@ class LogProgress:
         if last is not None and now <= last:
             return False
         self.steps += 1
+        self._headed = self._announced = not live and _MEASURED.search(_DATE.sub(" ", text)) is None
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
             # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED

@@ -10,9 +10,9 @@ from typing import Any
 
 from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
+from probing_cluster.evidence.joblog import grammar, labels, late_reports, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
+from probing_cluster.evidence.joblog.last_errors import closing, links, sentences, work_over
 from probing_cluster.evidence.joblog.messages.communication import coordination
 from probing_cluster.evidence.joblog.messages.devices import kernel_lines
 
@@ -57,7 +57,7 @@ _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
     """Whether the program worked on after `best` and failed otherwise in `new`; not where a command ended badly and a later one lacks something."""
-    if new.role is not LineRole.ROOT or (exited and lacks(new)):
+    if new.role is not LineRole.ROOT or ((exited or since.units.ended) and lacks(new)):
         return False
     return since.steps >= _STEPS or (best is not None and since.units.begun > 0 and is_of_next(new, best))
 
@@ -228,18 +228,17 @@ def _n_alike(best: JobFinding, held: Sequence[JobFinding]) -> int:
 
 
 def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str]) -> bool:
-    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread.
+    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread, or that nothing lacks after a child lost it.
 
     What Slurm ended did not end well. A batch script's farewell and the report of another rank prove nothing.
     """
-    if not best.detail.get("thread") or any(f.role is LineRole.END and f.line > best.line for f in held):
+    lost = best.detail.get("child") is True and best.kind in teardown.LOSSES
+    is_ended = any(f.role is LineRole.END and f.line > best.line for f in held)
+    if is_ended or not (lost or best.detail.get("thread")):
         return False
-    for line in lines:
-        record = labels.bare(0, line)
-        of_another = record.rank not in (None, best.rank)
-        if not of_another and progress.reports_success(record.text):
-            return True
-    return False
+    is_well = work_over.is_whole if lost else progress.reports_success
+    records = (labels.bare(0, line) for line in lines)
+    return any(record.rank in (None, best.rank) and is_well(record.text) for record in records)
 
 
 def followed(finding: JobFinding, held: Sequence[JobFinding]) -> int | None:
@@ -387,10 +386,13 @@ def _of_system(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     return next(moved, None)
 
 
-def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+def earlier_end(
+    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], list[str]]
+) -> int | None:
     """Index of the earlier end of another process of which `best` is the complaint, or of what the kernel or Slurm printed about its reason; None without one."""
     left = _left_before(best, held)
     left = _of_system(best, held) if left is None else left
+    left = late_reports.awaited(best, held, behind) if left is None else left
     for find in (links.service_before, links.of_server, links.not_written_before):
         left = find(best, held) if left is None else left
     return left

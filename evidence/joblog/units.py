@@ -112,6 +112,10 @@ _GAVE_UP = re.compile(
     re.IGNORECASE,
 )
 """The last attempt failed, too."""
+_TEST_BEGINS, _TEST_RIGHT = re.compile(r"# nThread \d"), re.compile(r"# Out of bounds values : 0 OK$")
+"""A test of nccl-tests begins; all of its collectives ended, with the right values, in spite of what NCCL had warned of."""
+_FAULT = re.compile(r"\b(?:Cuda failure|NET/IB|NVLS|IB\b|ECC|NVLink|Xid)", re.IGNORECASE)
+"""A part of the machine that NCCL names in such a warning may be broken all the same."""
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
@@ -121,6 +125,7 @@ _LATER = re.compile(
     re.IGNORECASE,
 )
 """What a run that ends says of the one to come."""
+_NEXT_COMMAND = re.compile(r"\+{1,4} \S")
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 
 
@@ -133,6 +138,11 @@ def reports_recovery(text: str) -> bool:
     """Whether the line reports that the program goes on."""
     goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
     return goes_on and not _ADVICE.search(text) and not ends_main(text)
+
+
+def uses_instead(text: str) -> bool:
+    """Whether the line says what is used instead of something that failed."""
+    return _INSTEAD.search(text) is not None
 
 
 def ends_main(text: str) -> bool:
@@ -221,7 +231,9 @@ class Units:
         self._of_r = any(map(_OF_R.match, (error, *before[-1:])))
         self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_COMMAND.match, before)) else None
         """Prompts that R has yet to show; None in any other output."""
-        self._exited = False
+        self._exited = self.ended = False
+        """Whether a bad end was reported; whether the shell traced its next command right below the error."""
+        self._of_nccl = "NCCL WARN" in error and not _FAULT.search(error)
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
@@ -244,6 +256,7 @@ class Units:
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""
         self._lines += 1
+        self.ended = self.ended or (self._lines == 1 and _NEXT_COMMAND.match(text) is not None)
         if self._lines == 1 and _WARNINGS_SOURCE.match(text):
             return True
         if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):
@@ -251,8 +264,10 @@ class Units:
         self.restarted = self.restarted or resumes(text)
         if self._prompts is not None and _PROMPT.match(text):
             self._prompts += 1
-        if _GAVE_UP.search(text):
+        if _GAVE_UP.search(text) or _TEST_BEGINS.match(text):
             self._exited, self._caught = True, False
+        if self._of_nccl and not self._exited and _TEST_RIGHT.match(text):
+            return True
         self._of_r = self._of_r and _R_ENDS.match(text) is None
         unit, is_well = _unit(text), _WENT_WRONG.search(text) is None
         if unit and unit[2] and self._parts.in_order(unit[0], int(unit[1]), is_well=is_well):

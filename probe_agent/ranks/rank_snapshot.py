@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from probing_cluster.core import clock
+from probing_cluster.core import clock, vocabulary
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes, user_turns
 from probing_cluster.probe_agent.ranks import gpu_load, nic_traffic, pages, rank_rows, step_windows
@@ -34,7 +34,6 @@ _SHORTER: Sequence[tuple[int, int, Literal["all", "of_groups", "last"]]] = (
     (0, 0, "last"),
 )
 """Threads beside the main one, frames of a stack, and which calls are kept: all, the last of each group, or the last."""
-_ENDED = "the process ended before its stack was read"
 
 
 class SnapshotTaker:
@@ -154,11 +153,15 @@ class SnapshotTaker:
         self, page: pages.ProbePage, start_ticks: int, owner: tuple[int, int]
     ) -> dict[str, Any]:
         if not self._is_same(page.pid, start_ticks, owner[0]):
-            return {"stack_error": _ENDED}
+            return {"stack_error": vocabulary.STACK_CAME_TOO_LATE}
         stacks = await pyspy.stacks(self._children, page.pid, owner[0], inside=page.pid_inside)
         if stacks.get("holds_gil") and self._is_same(page.pid, start_ticks, owner[0]):
             stacks |= await cpu_sampling.look(self._children, page.pid, owner, stacks, inside=page.pid_inside)
-        return stacks if self._is_same(page.pid, start_ticks, owner[0]) else {"stack_error": _ENDED}
+        return (
+            stacks
+            if self._is_same(page.pid, start_ticks, owner[0])
+            else {"stack_error": vocabulary.STACK_CAME_TOO_LATE}
+        )
 
     def _is_same(self, pid: int, start_ticks: int, uid: int) -> bool:
         """Whether it is still that process, and its owner's: an exec of a setuid program keeps number and start. Raises ProcessHangs."""

@@ -40,3 +40,22 @@ def test_it_is_the_hardwares_whoever_says_it(text: str) -> None:
 def test_it_convicts_nobody_where_it_is_told(text: str) -> None:
     """An exception that quotes it, or a sentence around it."""
     assert not [f for f in reader.read([text]) if f.kind == "cuda_ecc"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "alone"),
+    [
+        ("GPU 3 on n7 is in HW thermal slowdown for more than 90 s, ending the job", False),
+        ("power brake on GPU 3 of n7, stopping this run", False),
+        ("GPU 3 overheated; aborting the training", False),
+        ("GPU 3 on n7 is in HW thermal slowdown for more than 90 s", True),  # it may go on
+        ("no GPU is in thermal slowdown, ending the job for its loss", True),
+        ("ending the job for a thermal slowdown of the reactor", True),
+    ],
+)
+def test_a_watcher_that_ends_the_job_for_a_gpus_state_does_not_accuse_the_program(
+    statement: str, alone: bool
+) -> None:
+    text = f'step 1 loss 3.0\nwatch: FATAL: {statement}\nTraceback (most recent call last):\n  File "t.py", line 3, in f\nwatch.Stopped: 1 of 8 is slow'
+    found = next(f for f in reader.read(text.split("\n")) if f.first_cause)
+    assert (found.line == 5, found.domains == ("user_program",)) == (alone, alone)

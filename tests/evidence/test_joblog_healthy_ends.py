@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import blocks
 from probing_cluster.evidence.joblog import families, reader
+from tests.every_case import every
 
 ABOVE = (
     ["loading the data", "epoch 1 loss 0.5", "epoch 2 loss 0.4", "epoch 3 loss 0.35"],
@@ -17,7 +16,7 @@ def is_cause(*lines: str) -> bool:
     return any(found.first_cause for found in reader.read(list(lines)))
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "[trainer] No improvement for 10 epochs: stopping early",
@@ -181,7 +180,7 @@ def test_the_last_line_of_a_run_that_went_well_is_no_cause(line: str) -> None:
     assert [is_cause(*above, line) for above in ABOVE] == [False, False]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "[train] No such checkpoint in the folder",
@@ -236,7 +235,7 @@ def test_a_neutral_end_below_a_refusal_has_it_as_its_reason() -> None:
     assert [(f.line, f.kind) for f in reader.read(lines) if f.first_cause] == [(2, "program_error")]
 
 
-@pytest.mark.parametrize(("code", "cause"), [("0", []), ("3", [2])])
+@every(("code", "cause"), [("0", []), ("3", [2])])
 def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cause: list[int]) -> None:
     lines = ["reading", "[E::hdr_read] the header is not valid", "[10:00:00] the pipeline stopped", "mail sent", "the log is kept", "mail read", f"exit {code}"]  # fmt: skip
     assert [f.line for f in reader.read(lines) if f.first_cause] == cause
@@ -244,7 +243,7 @@ def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cau
     assert not is_cause(*harmless)
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "well"),
     [
         (["step 7", "Detected KeyboardInterrupt, leaving in good order ...", "kept must.7", "exit status: 0"], True),
@@ -288,7 +287,7 @@ def test_a_communicator_that_is_complete_did_not_need_what_was_not_supported() -
     assert is_cause(UNSUPPORTED, f"n2:33:34 {complete}")
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "is_cause"),
     [
         (["40 grapes pressed", "rm: cannot remove '/nfs/k/.nfs01': Device or resource busy", "cleaning up was incomplete (ignored)"], False),
@@ -320,6 +319,49 @@ def test_a_file_command_behind_an_exception_is_no_cause_in_its_place() -> None:
         "cleaning up failed (ignored)",
     ]
     assert [f.line for f in reader.read(lines) if f.first_cause] == [3]
+
+
+WARNED_OF = "n1:22:33 [0] graph/xml.cc:7 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found"
+BROKEN = "n1:22:33 [0] init.cc:7 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'"
+TEST_BEGINS, TEST_RIGHT = "# nThread 1 nGpus 1 minBytes 8", "# Out of bounds values : 0 OK"
+TASK_EXIT = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2", TEST_RIGHT], 0),
+        ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2"], 2),
+        ([TEST_BEGINS, WARNED_OF, TEST_BEGINS, TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF, TEST_RIGHT, TASK_EXIT], 2),
+        ([TEST_BEGINS, WARNED_OF, TASK_EXIT, TEST_RIGHT], 2),
+        ([TEST_RIGHT, WARNED_OF], 2),
+        ([TEST_BEGINS, BROKEN, TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF.replace("graph/xml.cc:7 NCCL WARN", "NCCL WARN NET/IB :"), TEST_RIGHT], 2),
+    ],
+)
+def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: list[str], line: int) -> None:
+    """Not another test, none that ended badly, and no part of the machine that failed."""
+    assert [f.line for f in reader.read(lines) if f.first_cause] == ([line] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "is_cause"),
+    [
+        (
+            "WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1., running eager",
+            False,
+        ),
+        ("the helper exited with code 3 (ignored)", False),
+        ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1.", True),
+        ("press exited with code 3, running 4 others", True),
+        ("press exited with code 3, retrying", True),
+        ("press exited with code 137, continuing", True),
+    ],
+)
+def test_a_program_does_without_the_one_that_it_ran(line: str, *, is_cause: bool) -> None:
+    """Its own words say so; a death by a signal, or another try, may be the end."""
+    assert any(f.first_cause for f in reader.read(["reading vines", line])) == is_cause
 
 
 def test_a_part_that_has_again_what_it_lacked_is_no_cause() -> None:

@@ -83,3 +83,24 @@ def test_what_lay_in_the_directory_that_slurm_replaced(error: str, moved: bool) 
     assert (found.kind == vocabulary.DIRECTORY_REPLACED) is moved
     if moved:
         assert found.domains == ("user_program", "system_software"), "a file system may not be mounted"
+
+
+WATCHED = "watch: [Mon Mar  4 10:00:01 2024] NVRM: Xid (PCI:0000:1a:00): 74, pid={}, name=python, NVLink: fatal error detected on link 8"
+NOTICED = "n7:9111:9410 [6] enqueue.cc:1612 NCCL WARN Cuda failure 719 'unspecified launch failure'"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (WATCHED.format(9111), "kernel_xid"),
+        (WATCHED.format(9111).removeprefix("watch: "), "kernel_xid"),
+        (WATCHED.format(9112), "cuda_launch_failure"),  # another process
+        (WATCHED.format("'<unknown>'"), "cuda_launch_failure"),  # it may be of another job
+        (WATCHED.format(9111).replace("74", "31"), "cuda_launch_failure"),  # a program's own fault
+        (f"he wrote that {WATCHED.format(9111)}", "cuda_launch_failure"),
+    ],
+)
+def test_a_helper_that_follows_the_kernels_log_names_the_process_that_failed(line: str, kind: str) -> None:
+    found = first(f"step 1 loss 3.0\n{line}\n{NOTICED}")
+    assert found is not None
+    assert (found.kind, found.domains) == (kind, grammar.ALL_DOMAINS)

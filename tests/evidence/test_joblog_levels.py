@@ -7,13 +7,14 @@ import pytest
 from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import labels
 from probing_cluster.evidence.joblog import reader as joblog
+from tests.every_case import every
 
 
 def first(*lines: str) -> list[tuple[str, int]]:
     return [(f.kind, f.line) for f in joblog.read(lines) if f.first_cause]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "2031-05-06 07:08:09 - ERROR - the shard is gone",
@@ -69,7 +70,7 @@ def test_the_last_line_calls_itself_an_error(line: str) -> None:
     assert first(line, *(f"step {n} loss 0.{n}" for n in range(40))) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "2031-05-06 07:08:09 INFO eval Validation ERROR 0.123",
@@ -80,6 +81,9 @@ def test_the_last_line_calls_itself_an_error(line: str) -> None:
         "VAL_ERROR: 0.123",
         "checking for NaN: none found",
         "sudo: unable to resolve host n7: Name or service not known",
+        "2031-05-06 07:08:09.000100: W tensorflow/core/press.cc:107] Error occurred when closing the press: no vines are left",
+        "[1]<stderr>:2031-05-06 07:08:09.000100: W tensorflow/core/press.cc:107] Error occurred when closing the press: no vines are left",
+        "lspci: Unable to load libkmod resources: error -2",
     ],
 )
 def test_what_is_no_error_by_its_level(line: str) -> None:
@@ -93,7 +97,7 @@ def test_the_exception_below_a_loggers_line_is_the_cause() -> None:
     assert first(*lines) == [("host_memory_error", 2)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "halted"),
     [
         ("Fehler in lade(x) : Objekt 'x' nicht gefunden", "Ausführung angehalten"),
@@ -113,7 +117,7 @@ def test_r_in_another_language(error: str, halted: str) -> None:
     assert first("lade", "Fehler in diesem Programm sind selten") == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("step 7forrtl: severe (24): end-of-file during read, unit 5", "program_error"),
@@ -130,7 +134,7 @@ def test_a_message_behind_text_without_a_newline(line: str, kind: str) -> None:
     assert first("the flag isKilled", 'grep "forrtl: severe (24)" log') == []
 
 
-@pytest.mark.parametrize(("times", "kinds"), [(2, ["cuda_oom"]), (3, [])])
+@every(("times", "kinds"), [(2, ["cuda_oom"]), (3, [])])
 def test_an_error_that_the_program_skips_again_and_again(times: int, kinds: list[str]) -> None:
     """It skips the last one as well."""
     skipped = ["| WARNING: ran out of memory with exception: CUDA out of memory. Tried to allocate 1.5 GiB", "Skipping batch"]  # fmt: skip
@@ -146,7 +150,7 @@ def test_a_label_of_host_and_rank() -> None:
     assert first(*lines) == [("program_error", 5)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "cause"),
     [
         (("MPICH ERROR [Rank 7] [job id 1.0] [Tue May  6 07:08:09 2031] [nid7] - Abort(1) (rank 7 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 7",), ("process_aborted", 1)),
@@ -192,9 +196,7 @@ def test_mpichs_own_line_on_a_call_of_mpi_abort_names_the_rank() -> None:
     assert (found.kind, found.rank, found.detail["called_abort"]) == ("process_aborted", 1, True)
 
 
-@pytest.mark.parametrize(
-    "text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"]
-)
+@every("text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"])
 def test_a_date_whose_instant_stays_open(text: str) -> None:
     """Its length is known; which day or hour it is, is not guessed."""
     assert dates.looks_like(text)
@@ -235,7 +237,7 @@ def test_a_last_word_that_may_follow_from_an_error_is_not_the_reason(lines: list
     assert first(*lines)[0][1] == 1
 
 
-@pytest.mark.parametrize(
+@every(
     "head",
     [
         "[2031-05-06 07:08:09,123] torch._dynamo.convert_frame: [WARNING] ",
@@ -249,3 +251,34 @@ def test_a_traceback_at_the_level_of_a_warning_ended_nothing(head: str) -> None:
     assert first(f"{head}cannot convert", *warned, "top1 76.1") == []
     assert first(f"{head}cannot convert", *raised) == [("python_exception", 4)]
     assert first(*warned, *raised[:2], "ValueError: no such split") == [("python_exception", 6)]
+
+
+NO_INIT = "2031-05-06 07:08:09.123456: E tensorflow/stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
+
+
+def test_what_needs_a_gpu_fails_for_tensorflows_own_reason() -> None:
+    head = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
+    needs = "tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot assign a device: no supported kernel for GPU devices is available."
+    assert first(NO_INIT, *head, needs) == [("cuda_version", 1)]
+    assert first(NO_INIT, *head, "ValueError: shapes (3,4) and (5,6) do not match") == [
+        ("python_exception", 4)
+    ]
+    epochs = [f"Epoch {n}/9\n{n}00/900 - loss: 0.{n}" for n in range(1, 9)]
+    assert first(NO_INIT, *"\n".join(epochs).split("\n"), *head, needs)[0][0] == "python_exception"
+
+
+@pytest.mark.parametrize(
+    ("statement", "word", "line"),
+    [
+        ("+ echo 'build failed, using the copy in the image'", "fatal: unable to access 'https://h/r.git/': Could not resolve host: h", 6),
+        ("+ echo 'build failed, using the copy in the image'", "solve: error: cannot open the copy", 2),  # of the same
+        ("+ echo 'the build failed'", "fatal: unable to access 'https://h/r.git/': Could not resolve host: h", 2),
+        ("build failed, using the copy in the image", "fatal: unable to access 'https://h/r.git/': Could not resolve host: h", 2),  # a program may go on to say so
+    ],
+)  # fmt: skip
+def test_a_script_that_says_what_it_uses_instead_has_got_over_the_error(
+    statement: str, word: str, line: int
+) -> None:
+    built = ["+ pip install ./x", "ERROR: No matching distribution found for wheel-of-x>=4"]
+    lines = [*built, statement, statement.removeprefix("+ echo ").strip("'"), "+ git submodule update", word]
+    assert [where for _, where in first(*lines)] == [line]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 RAISED = ["Traceback (most recent call last):", '  File "pull.py", line 7, in pull', "    go()"]
 LOST = [*RAISED, "ConnectionError: no way to the archive"]
@@ -22,6 +21,7 @@ ACTOR = [
     "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
 ]
 NOT_KEPT = "keeper.errors.KeepError: 409 Conflict: the vineyard has changed"
+NO_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB."
 NO_SPACE = "OSError: [Errno 28] No space left on device: '/vine/must.h5'"
 REFUSED = "PermissionError: [Errno 13] Permission denied: '/vine/must'"
 BAD_READ = "RuntimeError: [Errno 5] Input/output error: '/vine/must'"
@@ -75,6 +75,7 @@ MENDED: dict[str, list[str]] = {
     "an action by another name": ["fitted", *LOST, "retrying commit with parent 7a1", "pushed to org/vines (commit 8b2)", "bye"],
     "an action for a unit": ["fitted", NOT_KEPT, "retrying update of run 31 in 9 s", "run 31 updated", "bye"],
     "a trial that was restarted": ["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "08:00 INFO -- Trial vine_7 will be restarted from step 9 (attempt 1 of 3)", "Trial vine_7 completed after 9 steps", "bye"],
+    "a trial that was restored": ["Trial vine_7 errored after 3 steps.", "grape.TaskError(OutOfMemoryError): fit() (pid=31)", NO_MEMORY, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "Trial vine_7 completed after 9 steps", "bye"],
     "a JVM's warning": [*WARNED, "31/07/02 08:00:04 INFO Main: written"],
 }  # fmt: skip
 
@@ -107,6 +108,11 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "an error above the action": ([*DIVIDED, "keeper: busy", "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "an error of other work": ([*DIVIDED, "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "the restarted trial failed": (["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "Trial vine_7 will be restarted from step 9", "Trial vine_7 failed again"], ACTOR[0]),
+    "the restored trial did not end": (["Trial vine_7 errored after 3 steps.", NO_MEMORY, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "bye"], NO_MEMORY),
+    "a trial was restored on a failed GPU": (["Trial vine_7 errored after 3 steps.", "grape.TaskError: fit() (pid=31)", LOST_GPU, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "Trial vine_7 completed after 9 steps"], LOST_GPU),
+    "a trial was restored on a full disk": (["Trial vine_7 errored after 3 steps.", "grape.TaskError: fit() (pid=31)", NO_SPACE, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "Trial vine_7 completed after 9 steps"], NO_SPACE),
+    "the node of the restored trial was lost": (["Trial vine_7 errored after 3 steps.", NO_MEMORY, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "Trial vine_7 completed after 9 steps", f"{OTHERS_END[:-4]} DUE TO NODE FAILURE ***"], f"{OTHERS_END[:-4]} DUE TO NODE FAILURE ***"),
+    "weights were restored": ([*DIVIDED, "Restoring weights 7", "weights 7 completed"], DIVIDED[-1]),
     "another end, for which the mended error is no reason": (["fitted", "KeepError: failed to upload, HTTP 409", "retrying the upload", "uploaded", TASK_EXIT], TASK_EXIT),
     "a full disk above an upload": ([NO_SPACE, "keeper: retrying upload", "keeper: uploaded 3 vines"], NO_SPACE),
     "a right that is missing": ([REFUSED, "keeper: retrying upload", "keeper: uploaded 3 vines"], REFUSED),
@@ -121,13 +127,13 @@ FAILED: dict[str, tuple[list[str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MENDED)
+@every("name", MENDED)
 def test_a_unit_that_was_tried_again_with_success_failed_nothing(name: str) -> None:
     """And what a harness, a fuzzer or a model prints of errors is its work."""
     assert first(MENDED[name]) == ""
 
 
-@pytest.mark.parametrize("name", FAILED)
+@every("name", FAILED)
 def test_an_error_that_nothing_refutes_stays_the_cause(name: str) -> None:
     """Its unit failed again, another unit succeeded, or only the script's last words are good."""
     lines, cause = FAILED[name]

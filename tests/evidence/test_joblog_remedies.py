@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 RAISED = ["Traceback (most recent call last):", '  File "grow.py", line 7, in grow', "    go()"]
 DIVIDED = [*RAISED, "ZeroDivisionError: division by zero"]
@@ -47,6 +46,10 @@ NO_DAEMON = "[n2:79] PMIX ERROR: PMIX_ERR_LOST_CONNECTION in file client/c.c at 
 STEP = "slurmstepd: error: *** STEP 31.1 ON n4 CANCELLED AT 2031-07-02T08:00:00 ***"
 
 NO_DEVICE = "E0702 08:00:00.1 31 cuda_driver.cc:152] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+SUBMITIT_WARNS = (
+    "submitit WARNING (2031-07-02 08:00:01,004) - Caught signal SIGUSR2 on n4: this job is timed-out."
+)
+SUBMITIT_ENDS = "submitit INFO (2031-07-02 08:00:10,104) - Job completed successfully"
 INTERRUPTED = [*RAISED, "KeyboardInterrupt"]
 
 SURVIVED: dict[str, list[str]] = {
@@ -78,6 +81,7 @@ SURVIVED: dict[str, list[str]] = {
     "all shards": [NO_DEVICE, "pressing on CPU only", "all 31 grapes written"],
     "an interruption": ["step 7", "KeyboardInterrupt caught, keeping the must", *INTERRUPTED, "kept must.7", "clean end, exit code 0"],
     "an interruption below": ["step 7", *INTERRUPTED, "caught KeyboardInterrupt in step 8", "clean exit, code 0"],
+    "the time that was up": ["step 7", SUBMITIT_WARNS, *INTERRUPTED, "interrupted at step 7", "submitit INFO (2031-07-02 08:00:09,3) - must kept", SUBMITIT_ENDS],
     "a numbered run": ["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", PREEMPTED.replace("08:", "09:"), "[run 3] on n6", "E=-3", "bye"],
     "a lost node": ["== attempt 1 ==", PREEMPTED.replace("PREEMPTION", "NODE FAILURE, SEE SLURMCTLD LOG"), "== attempt 2 ==", "E=-2"],
     "a traced kill": ["must: 0.7 l/s", "+ kill -TERM 4410", "+ wait 4410", KILLED.replace("Killed    ", "Terminated"), "+ exit 0"],
@@ -124,6 +128,12 @@ NAMED: dict[str, tuple[list[str], str]] = {
     "the work failed on the CPU by a signal": ([NO_DEVICE, "running on CPU as requested", CRASHED], CRASHED),
     "an interruption without an end": (["step 7", "KeyboardInterrupt caught, keeping the must", "kept must.7"], "KeyboardInterrupt caught, keeping the must"),
     "an interruption and a bad end": (["step 7", *INTERRUPTED, "caught KeyboardInterrupt", "must written to must.7", "exit code 130"], "KeyboardInterrupt"),
+    "no end after the time that was up": (["step 7", SUBMITIT_WARNS, *INTERRUPTED, "must kept"], SUBMITIT_WARNS),
+    "a script's words after the time that was up": (["step 7", SUBMITIT_WARNS, *INTERRUPTED, "Job completed successfully"], SUBMITIT_WARNS),
+    "an error after the time that was up": (["step 7", SUBMITIT_WARNS, "ValueError: no must is kept", SUBMITIT_ENDS], SUBMITIT_WARNS),
+    "Slurm's end after all": (["step 7", SUBMITIT_WARNS, *INTERRUPTED, SUBMITIT_ENDS, OVER_TIME], OVER_TIME),
+    "a node lost after the time that was up": (["step 7", SUBMITIT_WARNS, SUBMITIT_ENDS, NODE_LOST], NODE_LOST),
+    "a failing GPU before the time was up": ([*RAISED, ECC, SUBMITIT_WARNS, SUBMITIT_ENDS], ECC),
     "runs of one job": (["run 1: 0.8", "run 2: 0.7", PREEMPTED, "run 3: 0.9"], PREEMPTED),
     "the last numbered run": (["[run 1] on n4", PREEMPTED, "[run 2] on n5", "E=-2", LATER_END], LATER_END),
     "a check that a helper lives": (["+ kill -0 4410", KILLED, "exit code 137"], KILLED),
@@ -155,13 +165,13 @@ def first(lines: list[str]) -> str:
     return next((lines[f["line"] - 1] for f in whole if f["first_cause"]), "")
 
 
-@pytest.mark.parametrize("name", SURVIVED)
+@every("name", SURVIVED)
 def test_what_the_script_made_up_for_is_no_cause(name: str) -> None:
     """It names the work that failed, and a good end or a result follows."""
     assert first(SURVIVED[name]) == ""
 
 
-@pytest.mark.parametrize("name", NAMED)
+@every("name", NAMED)
 def test_a_failure_that_nothing_made_up_for_stays_the_cause(name: str) -> None:
     """The second try failed, other work was tried again, or the second try leaves another failure to name."""
     lines, cause = NAMED[name]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 
 def loss(*, thread: bool = False) -> JobFinding:
@@ -16,7 +15,7 @@ def loss(*, thread: bool = False) -> JobFinding:
     return replace(found, detail={**found.detail, "thread": thread}, kind="python_consequence")
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "of_main", "of_thread"),
     [
         (["step 40/40 loss 0.1", "training finished"], True, True),
@@ -30,6 +29,11 @@ def loss(*, thread: bool = False) -> JobFinding:
         (["+ kill -0 4410"], False, False),
         (["+ kill 4410", "+ srun ./grow"], False, False),
         (["[########] | 100% Completed | 12m"], True, True),
+        (["2031-07-02 08:00:01,3 INFO train.py:7 finished, best 0.8 in epoch 7"], True, True),
+        (["2031-07-02 08:00:01,3 - INFO - __main__ - Finished"], True, True),
+        (["2031-07-02 08:00:01,3 INFO store.py:7 finished in 7 s"], False, False),
+        (["2031-07-02 08:00:01,3 INFO train.py:7 not finished, best 0.8"], False, False),
+        (["2031-07-02 08:00:01,3 INFO train.py:7 finished", "step 41/80 loss 0.1"], False, False),
         (["[########] | 100% Completed | 12m", "starting the second press"], False, False),
         (["+ pkill viewer"], False, False),
         (["+ ray stop", "starting the press"], False, False),
@@ -44,7 +48,7 @@ def test_a_loss_comes_after_the_work(before: list[str], of_main: bool, of_thread
         assert (found.detail.get("after_work") is True) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Training complete. The weights can be loaned from out/",
@@ -61,7 +65,7 @@ def test_words_behind_the_end_of_the_work_take_nothing_from_it(line: str) -> Non
     assert teardown.after_work(loss(), ["loss 0.5", line]).detail.get("after_work") is True
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Training will be finished at 11:30",
@@ -92,7 +96,7 @@ TERM = "*** SIGTERM received at time=1759219301 on cpu 7 ***"
 NO_POD = "error: resource(s) were asked for, but none was named"
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: kept 5 files", "exit 0"],
@@ -116,6 +120,7 @@ NO_POD = "error: resource(s) were asked for, but none was named"
             "no pod is left",
         ],
         [*DONE, NO_POD, "removed the scratch directory"],
+        ["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"],
         [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: trouble resolved after 7 s"],
         [*DONE, f"(Press pid=81) {TERM}", "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait"],
     ],
@@ -125,7 +130,7 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
     assert not any(found.first_cause for found in reader.read(lines))
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "cause"),
     [
         ([*DONE, "ERROR: cannot send the must, connection closed"], 3),
@@ -139,6 +144,22 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
                 "other: trouble resolved after 7 s",
             ],
             3,
+        ),
+        (["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed."], 2),
+        (["step 40 loss 0.1", "ERROR: cannot write the must (during shutdown)"], 2),
+        (
+            [
+                "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+                "[rank2] Must.recv failed: Connection was closed. (during shutdown)",
+            ],
+            1,
+        ),
+        (
+            [
+                "OSError: [Errno 28] No space left on device",
+                "[rank2] Must.recv failed: Connection was closed. (during shutdown)",
+            ],
+            1,
         ),
         ([*DONE, TERM, "PC: @     0x7f9  (unknown)  epoll_wait"], 3),
         (

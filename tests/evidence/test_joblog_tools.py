@@ -2,9 +2,8 @@
 
 import io
 
-import pytest
-
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
 MORE = [f"step {n} loss {9 / n:.3f}" for n in range(9, 40)]
@@ -62,7 +61,7 @@ def _first(text):
     return next(((f["kind"], f["line"]) for f in found if f["first_cause"]), None)
 
 
-@pytest.mark.parametrize("line", TOOLS)
+@every("line", TOOLS)
 def test_a_tool_that_stops_the_program_says_why(line):
     """With or without Slurm's line about the exit; a program that went on, and text that only quotes it, has no cause."""
     for end in ([], [EXIT]):
@@ -215,6 +214,7 @@ FIRST = [
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: checkpoint 4711 is not complete", 8, "program_error"),
     # The output ends in the frames of a traceback: the complaint right above it is all that is known.
     ('Exception in device=TPU:1: Check failed: server.start() == OK (PERMISSION_DENIED: open(/dev/accel1))\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "program_error"),
+    ('record 17 failed: invalid date\nmodel on cuda:0\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
     ('reading the volumes\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
     ("SystemError: (Fatal) DataLoader process (pid 4711) exited is killed by signal: Killed. (at /paddle/data_loader.cc:99)", 1, "dataloader_oom"),
     ("distributed.nanny - WARNING - Worker process 4711 was killed by unknown signal\ndistributed.nanny - INFO - Failed to start worker process.  Restarting", 1, "process_crashed"),
@@ -292,7 +292,7 @@ FIRST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "kind"), FIRST)
+@every(("text", "line", "kind"), FIRST)
 def test_the_line_that_explains_the_others(text, line, kind):
     """Not its announcement, nor what followed from it; nothing where the job went on or only told of it."""
     assert _first(text) == ((kind, line) if line else None)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import timedelta
 
 import conftest_story as example
 import pytest
@@ -86,6 +87,16 @@ def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.ReportRows
     assert found[0]["logs"][0] == {  # type: ignore[index]
         "node": "n1", "stream": "stdout", "path": "/w/0", "tail": ["x"], "why_not_read": None, "note": None,
     }  # fmt: skip
+
+
+def test_the_file_of_a_start_with_two_prologs_is_shown_once(story: rows.ReportRows) -> None:
+    """Slurm gave the start up after its end and ran the Prolog anew. Another stream, or other lines, are another file."""
+    first = min(a.start_at for a in story.attempts if a.start_at)
+    one = rows.JobLog(node="n1", at=first, path="/w/o", tail=("x",), written_s=1.0)
+    changes: list[dict[str, object]] = [{"at": first + timedelta(seconds=9), "written_s": 2.0}, {"tail": ("y",)}, {"stream": "stderr"}]  # fmt: skip
+    logs = (one, *(dataclasses.replace(one, **changed) for changed in changes))  # type: ignore[arg-type]
+    found = document(dataclasses.replace(story, logs=logs))["attempts"]
+    assert [(log["stream"], log["tail"]) for log in found[0]["logs"]] == [("stdout", ["x"]), ("stdout", ["y"]), ("stderr", ["x"])]  # type: ignore[index]  # fmt: skip
 
 
 @pytest.mark.parametrize(

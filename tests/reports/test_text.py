@@ -139,6 +139,36 @@ def test_of_a_job_that_completed_a_killed_command_is_in_doubt_and_a_stopped_help
     assert "SIGKILL ended" not in text.render(model.build(job_ref.parse("4242"), both, now=NOW))
 
 
+@pytest.mark.parametrize(
+    ("code", "job", "line", "shown"),
+    [
+        (143, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", True),
+        (137, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", True),
+        (3, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", False),  # another one failed
+        (0, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", None),  # it took it well
+        (143, 17, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", False),  # another job's
+        (143, 4242, "JOB {job} ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO PREEMPTION", False),
+    ],
+)  # fmt: skip
+def test_of_a_job_that_completed_a_step_at_its_own_limit_is_named(
+    story: rows.ReportRows, code: int, job: int, line: str, shown: bool | None
+) -> None:
+    """Slurm's line is no error where the program took it well; `shown` None: nothing failed."""
+    last = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), attempt=1, derived_exit_code=code
+    )
+    event = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="slurm_timeout", source="joblog", job_id=4242,
+        message=f"slurmstepd-n2: error: *** {line.format(job=job)} ***", detail={"role": "end", "behind": 3, "first_cause": True},
+    )  # fmt: skip
+    found = dataclasses.replace(story, attempts=(last,), own_errors=(event,))
+    plain = " ".join(text.render(model.build(job_ref.parse("4242"), found, now=NOW)).split())
+    assert ("its step 4242.3 reached its own time limit (srun --time)" in plain) is (shown is True)
+    assert ("srun's own --time" in plain) is (shown is True)
+    assert ("one of its steps ended with exit code" in plain) is (shown is False)
+    assert ("part of it" in plain) is (shown is not None)
+
+
 def test_the_line_that_a_verdict_quotes_is_in_every_report(story: rows.ReportRows) -> None:
     """Attribution quotes the last line of a program that failed for no known reason; text, page and JSON have its words."""
     summary = "The program exited with code 1, with no fault beside it. Its last line: checkpoint version 3 is too new"
@@ -569,12 +599,17 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
     )
     assert "of another attempt" not in page
     assert max(len(line) for line in page.splitlines()) <= 80
+    step = f"What now It stands still. `probing-ctl stacks {running.ref}` shows what each rank does"
+    assert step in " ".join(page.split())
     over = render(
         rows.ReportRows(
             attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=example.at("14:11:00")),)
         )
     )
     assert "until 14:11:00" in over
+    assert "What now" not in over
+    ended = dataclasses.replace(running, end_at=example.at("14:30:00"), state="FAILED")
+    assert "It stands still" not in render(rows.ReportRows(attempts=(ended,), gangs=(stall,)))
 
 
 def test_what_passes_since_a_stall_is_not_productive() -> None:

@@ -166,7 +166,7 @@ def _is_candidate(text: str, body: str, *, ended: bool) -> bool:
         return False
     if mention.begins_with_speaker(body) or progress.is_progress(text):
         return False
-    if levels.is_note(text) and not ended:
+    if not ended and (levels.is_note(text) or levels.is_note(labels.strip(0, text).text)):
         return False
     return not (_NOTED.match(body) or _INFORMED.match(text))
 
@@ -281,15 +281,17 @@ class Tail:
         line, detail = finding.line, finding.detail
         if detail.get("boxed"):
             return self._boxed()
-        if detail.get("abort") or detail.get("aborts"):
+        if detail.get("abort") or detail.get("aborts") or only_ends(finding):
             # The abort's own reason may follow; the error that led to it may stand right above.
-            word = self.reason(line, line - (2 if detail.get("abort") else _FAREWELL_LINES))
+            lines = 2 if detail.get("abort") else _FAREWELL_LINES if detail.get("aborts") else line
+            word = self.reason(line, line - lines)
             return replace(word, role=LineRole.ROOT) if word else None
-        if detail.get("farewell") or detail.get("cut_off"):
+        if detail.get("farewell"):
             return self.reason(line, line - _FAREWELL_LINES)
-        if only_ends(finding):
-            word = self.reason(line)
-            return replace(word, role=LineRole.ROOT) if word else None
+        if detail.get("cut_off"):
+            # Nobody knows what the exception was: the complaint right above it may be of the machine, too.
+            word = self.reason(line, line - 2)
+            return replace(word, domains=finding.domains) if word else None
         return self.reason(line) if finding.kind in grammar.UNEXPLAINED_EXIT_KINDS else None
 
     def final_error(self, best: JobFinding | None) -> JobFinding | None:

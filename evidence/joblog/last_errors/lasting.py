@@ -25,13 +25,14 @@ def refutable(held: Sequence[JobFinding], first: int, last: int, *, restarted: b
     found = sorted(i for i in near if first <= held[i].line <= last)
     while found and found[0] and {"farewell", "last_word"} & held[found[0] - 1].detail.keys():
         found.insert(0, found[0] - 1)
-    return [i for i in found if not _lasts(held[i]) or (restarted and held[i].kind == _NODE_FAILED)]
+    return [i for i in found if not lasts(held[i]) or (restarted and held[i].kind == _NODE_FAILED)]
 
 
-def _lasts(finding: JobFinding) -> bool:
+def lasts(finding: JobFinding) -> bool:
+    """Whether only further work of the same process shows that it got over the fault."""
     return finding.kind in _LASTING or finding.domains == ("hardware",)
 
 
 def is_soon_handled(finding: JobFinding) -> bool:
     """Whether the program's own report that it goes on after `finding`, with little further work, shows that it got over it."""
-    return bool(finding.detail.get("handled")) and not _lasts(finding)
+    return bool(finding.detail.get("handled")) and not lasts(finding)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Reversible
 from itertools import islice
 
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog import progress, units
 from probing_cluster.evidence.joblog.grammar import JobFinding
 
 _DAY = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -27,6 +27,8 @@ def _form(words: str, letters: str, sources: str) -> re.Pattern[str]:
         rf"|\[NeMo [{letters}] {_DAY} [\w.]{{1,80}}:\d{{1,7}}\] "
         # Ray's C++
         rf"|\[{_DAY},\d{{3}} [{letters}] \d{{1,10}} \d{{1,10}}\] (?:\([\w.-]{{1,40}}\) )?[\w./+-]{{1,160}}\.(?:cc|h|cpp):\d{{1,7}}: "
+        # TensorFlow
+        rf"|{_DAY}\.\d{{6}}: [{letters}] [\w./+-]{{1,200}}\.(?:{sources}):\d{{1,7}}\] "
         # Horovod
         rf"|\[{_DAY}\.\d{{3,9}}: [{letters}] \S{{1,300}}:\d{{1,7}}\] "
         # torchtitan
@@ -66,6 +68,12 @@ _OF_MACHINE = re.compile(
     re.IGNORECASE,
 )
 """Parts of a node, its network and its file systems: work that goes on without one may end for it, whatever the last word calls it."""
+_ECHO = re.compile(r"\+{1,4} echo ")
+_LACKS = re.compile(
+    r"\b(?:no such|not found|missing|do(?:es)? not exist|doesn't exist|no module|(?:cannot|can't|could not|unable to) (?:open|find|read|load|locate))\b",
+    re.IGNORECASE,
+)
+"""What is used instead may be missing, too: then the first error stays."""
 _WORD = re.compile(r"[a-z]{4,40}")
 _LEAST_WORDS = 3
 _GOES_ON = re.compile(
@@ -77,8 +85,12 @@ _GOES_ON = re.compile(
 def ends_another(word: JobFinding, held: JobFinding, recent: Reversible[str]) -> bool:
     """Whether `word` is a program's fatal statement about another subject than `held`, an error that it printed before and did without.
 
-    `recent`: the lines read last. The program says so between the two, or the error is of something that runs beside the work.
+    `recent`: the lines read last. The program says so between the two, or the error is of something that runs beside the work. A script
+    that traces its commands says what it uses instead; then what another command complains of counts, unless it lacks something.
     """
+    between = list(islice(reversed(recent), max(word.line - held.line - 1, 0)))
+    if any(_ECHO.match(line) and units.uses_instead(line) for line in between):
+        return not _LACKS.search(word.message)
     found = _LAST.match(word.message)
     if found is None or _LAST.match(held.message) or _OF_MACHINE.search(held.message):
         return False
@@ -87,7 +99,6 @@ def ends_another(word: JobFinding, held: JobFinding, recent: Reversible[str]) ->
     words = _WORD.findall(word.message[found.end() :].lower())
     if len(words) < _LEAST_WORDS or set(words) & set(_WORD.findall(held.message.lower())):
         return False
-    between = list(islice(reversed(recent), max(word.line - held.line - 1, 0)))
     goes_on = any(_GOES_ON.search(line) or progress.announces_recovery(line) for line in between)
     return goes_on or (bool(between) and _ASIDE.search(held.message) is not None)
 

@@ -16,7 +16,7 @@ from probing_cluster.evidence.joblog import grammar, units
 from probing_cluster.evidence.joblog.last_errors import closing, judged, levels, lines_behind, remedies
 
 TRIGGERS = (
-    "retry", "Retry", "Trying to restart", "estarting", "run again", "try again", "esubmit", "alling back", "Starting task ",
+    "retry", "Retry", "Trying to restart", "estarting", "estoring trial", "run again", "try again", "esubmit", "alling back", "Starting task ",
     "SKIPPING OPTIONAL", "is an optional dependency", "scancel ", "scontrol requeue ", "### ", "e restarted",
     *judged.TRIGGERS, *remedies.TRIGGERS,
 )  # fmt: skip
@@ -25,7 +25,7 @@ _LINES, _LEAD_LINES = 40, 8
 """An attempt's error stands at most so many lines above the line that announces the next attempt, and above the first that names its unit."""
 _MAX_CHARS, _MAX_NAMES, _MAX_WAIT_LINES = 400, 256, 20_000
 _AGAIN = re.compile(
-    r"\b(?:retr(?:y(?! counts?\b| limit| attempts?\b|-after)|ying|ied)|re-?trying|trying to restart|restarting|be restarted|re-?submitt(?:ed|ing)|(?:run(?:ning)?|try(?:ing)?) (?:it )?again|falling back)\b",
+    r"\b(?:restoring trial|retr(?:y(?! counts?\b| limit| attempts?\b|-after)|ying|ied)|re-?trying|trying to restart|restarting|be restarted|re-?submitt(?:ed|ing)|(?:run(?:ning)?|try(?:ing)?) (?:it )?again|falling back)\b",
     re.IGNORECASE,
 )
 _NOUNS = r"(?:job|task|trial|run|chunk|sample|fold|experiment|item|record|block|scene|case|config|subject|tile|unit|segment)"

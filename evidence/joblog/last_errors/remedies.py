@@ -66,6 +66,8 @@ _CAUGHT = re.compile(
     r"\bKeyboardInterrupt (?:was )?(?:caught|handled)\b|\bcaught (?:an? |the )?KeyboardInterrupt\b"
 )
 """The program ends by itself after an interruption that it may have asked for: before its limit, or when it is told to make room."""
+_WARNED = re.compile(r"\bCaught signal SIGUSR\d on \S{1,253}: this job is (?:timed-out|preempted)\.?$")
+"""Slurm warns submitit of the end to come; submitit ends the work itself, and says whether that went well."""
 _INTERRUPTED = re.compile(r"(?:Traceback \(|\s|KeyboardInterrupt\b|(?:\w{1,40}\.){0,4}CancelledError\b)")
 _AT_ONCE = re.compile(r"\bwill be retried\b|\bwaiting \d{1,5} ?s\w{0,6} \(\d{1,4}/\d{1,4}\)", re.IGNORECASE)
 """The line with the complaint says what is done about it, too."""
@@ -107,7 +109,7 @@ _ENDS_STEP = re.compile(r"\b(?:stop|cancel|end|kill|terminat|shut)\w{0,5}\b", re
 _DONE = re.compile(r"(?<!not )\b(?:done|finished|completed?)\W*$", re.IGNORECASE)
 """The work's own last words, after which a script ends the helpers beside it."""
 _GOOD = re.compile(
-    r"\b(?:exit(?:ed)?,?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$"
+    r"\b(?:exit(?:ed)?,?(?: with)?(?: exit)?(?: code| status)?|rc|returned)(?: ?[=:] ?| )0(?![\w.])|\bfinished with status '?Succeeded\b|EXIT_SUCCESS\b|\bstatus:? (?:GREEN|PASSED)\b|^OK$|(?<=: )OK$|\bjob (?:complete|finished|done)\W*$|\bsubmitit INFO \([^)\n]{8,40}\) - Job completed successfully$"
 )
 _OF_PART = re.compile(
     r"\b(?:workers?|ranks?|threads?|child(?:ren)?|process(?:es)?|tasks?|steps?|nodes?|loaders?|actors?)\b",
@@ -231,6 +233,8 @@ class Remedies:
                 if "KeyboardInterrupt" in above
             )
             return self._state(min(below, default=line), line, interrupted=True)
+        if _WARNED.search(text):
+            return self._state(line, line, interrupted=True)
         last = self._pending[-1] if self._pending else None
         if last and last.interrupted and last.last == line - 1 and _INTERRUPTED.match(_plain(text)):
             last.last = line

@@ -86,16 +86,17 @@ _NO_ROOM = re.compile(
 """Errors of a call that are no evidence about an adapter or a link: a full queue, or the caller's arguments."""
 _GONE = re.compile(r":(?:Transport endpoint is not connected|Connection (?:reset by peer|refused))\)")
 """The error of such a call if the peer is gone; OFI carries TCP as well."""
-_NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b")
+_NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b|\*\*ofid_getinfo\b")
 """libfabric found no suitable network; nothing was sent yet."""
-_NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER or what the node has installed."
+_STACK_LINES = 12
+_NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER, what the node has installed, or an adapter that is down."
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
 _STOPS = re.compile(
     r"fatal error\.\s{2}\S|amrex::(?:Abort|Error)::\d{1,8}::\s?\S|\[file \S{1,200}, line \d{1,6}\]: Error : \S|Error {1,4}\(ORCA_\w{1,30}\): (?!\.\.\.)\S|"
     r"Error at (?:Node \d{1,6}|host): (?!floating point)\S|An error occurred in (?:line <|file <)|lib-\d{3,5} : (?:UNRECOVERABLE|FATAL)\b|: (?:[a-z]\w{0,40}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception): \S|"
-    r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
+    r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S|FINISH PE:\s{1,6}\d{1,8} [a-z]\w{1,60}(?:::?\w{1,60}){0,3}: \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
@@ -193,8 +194,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _FABRIC.match(text) and _GONE.search(text):
         return make(FACTS, "peer_lost", record)
     if _NO_PROVIDER.search(text):
-        own = ("user_program", "system_software")
-        return make(FACTS, "program_error", record, domains=own, meaning=_NO_PROVIDER_MEANING)
+        # In the error stack of MPI's start it is the reason for that.
+        detail = {"pmi": True} if 0 < record.line - context.mpi_start_line <= _STACK_LINES else {}
+        return make(
+            FACTS, "program_error", record, domains=ALL_DOMAINS, meaning=_NO_PROVIDER_MEANING, detail=detail
+        )
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
@@ -214,10 +218,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
-        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Exiting....", " CALLED", "Exception-START", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error =", "Error=", "rrors ",
+        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Exiting....", " CALLED", "Exception-START", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "FINISH PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error =", "Error=", "rrors ",
         "Foam::sig", "OpenCV", "Out of bounds values", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "API error", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
-        "Fatal error in ", ", error stack:", "MPICH ERROR", "MPICH Error", "current input line", "CHECK IN FILE", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
+        "Fatal error in ", ", error stack:", "MPICH ERROR", "MPICH Error", "current input line", "CHECK IN FILE", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "ofid_getinfo", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", "Index exceeds", "Index in position", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "endrun called", "amrex::", "Driver_abort called", "shr_sys_abort",

@@ -66,6 +66,10 @@ _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
+_WITHOUT = re.compile(
+    r"[,;(] ?(?:running (?:it |them )?(?:eager(?:ly)?|uncompiled|unoptimi[sz]ed)|falling back|ignored(?=\)?\W*$)|using (?:[a-z-]{2,20} ){1,4}instead)\b"
+)
+"""What a program that ran another does without it. That it tries again is no proof: the last attempt may say so, too."""
 _SIGNALED = re.compile(
     r"\b[Pp]rocess (?:\d{1,10} )?was (?:killed by unknown signal|(?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
@@ -248,7 +252,9 @@ def _launcher(record: Record) -> JobFinding | None:
         return make(FACTS, kind, record, rank=rank) if kind else None
     if found := _CODE.search(text):
         kind = of_code(_code(found))
-        return make(FACTS, kind, record, detail={"exit_code": _code(found)}) if kind else None
+        if kind is None or (kind == "task_exit" and _WITHOUT.search(text, found.end())):
+            return None
+        return make(FACTS, kind, record, detail={"exit_code": _code(found)})
     return None
 
 

@@ -87,6 +87,38 @@ def test_a_late_reading_reopens_that_attempt_alone_and_once(
     assert judge() == 0
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("got USR1, writing a checkpoint", True),
+        ("[rank0] Received signal 10: stopping after this step", True),
+        ("SIGTERM received, saving", True),
+        ("handler for SIGUSR1 registered", False),
+        ("will save when SIGUSR1 is received", False),
+        ("+ trap save USR1", False),
+        ("worker got 12 batches, signal strength 10 dB", False),
+        ("sent SIGTERM, received by the data server", False),
+    ],
+)
+def test_a_program_that_reports_a_signal_may_have_been_warned_of_its_time_limit(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    line: str,
+    named: bool,
+) -> None:
+    """`sbatch --signal` sends one minutes before: the time limit is not ruled out then."""
+    report({"stdout": ["epoch 3", line, "saved"]})
+    store.upsert_attempts([make.attempt(exit_code=85)])
+    judge()
+    verdict = the_verdict(store)
+    assert any(s.startswith("time limit") for s in verdict.ruled_out) is not named
+    assert (f"Its log reports a signal: {line}" in verdict.summary) is named
+    assert ("--signal" in verdict.next_step) is named
+    assert verdict.summary.endswith("Its last line: saved")
+
+
 def test_a_later_component_has_no_output_of_its_own(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:

@@ -538,3 +538,19 @@ def test_an_io_error_of_the_programs_own_output_clears_no_file_system(make, mess
     v = make.judge(line_of(make, kind, message, **detail), attempt=make.attempt(nodes=("n2",)))
     assert any("file systems" in words for words in v.ruled_out) is ruled_out
     assert step in v.next_step
+
+
+@pytest.mark.parametrize(
+    ("line", "domains", "confidence", "step"),
+    [
+        ("watch: FATAL: GPU 3 on n2 is in HW thermal slowdown, ending the job", ["user_program", "hardware"], C.POSSIBLE, "Have n2 looked at for what that line names"),
+        ("Fatal error in PMPI_Init: Other MPI error", ["user_program", "system_software", "hardware"], C.POSSIBLE, "Have n2 looked at for what that line names"),
+        ("solve: error: the mesh has no cells", ["user_program"], C.LIKELY, "Look at the program's own output"),
+    ],
+)  # fmt: skip
+def test_an_error_that_may_be_the_machines_is_not_surely_the_programs(make, line, domains, confidence, step):
+    """The program's own words convict no machine, and the machine's state does not convict the program."""
+    detail = {"role": "root", "domains": domains, "first_cause": True}
+    made = unwatched(make, line_of(make, "program_error", line, **detail), nodes=("n2",))
+    assert (made.cause, made.confidence) == ("user_error", confidence)
+    assert made.next_step.startswith(step)

@@ -262,7 +262,8 @@ def test_a_rank_that_left_early_is_named_with_its_exit_code(make, waited_s):
     assert "rank 1 on n2 left the program while the others went on" in verdict.summary
     exited = {"rank": 0, "tasks": "0", "host": "n1", "exit_code": 1, "first_cause": False}
     verdict = make.judge(*events, make.finding("task_exit", detail=exited))
-    assert "rank 1 on n2 ended with exit code 0 while the others went on" in verdict.summary
+    assert "rank 1 on n2 left without an error (exit code 0) while the others went on" in verdict.summary
+    assert "end early" in verdict.next_step
     both = make.judge(*events, make.finding("task_exit", detail={**exited, "tasks": "0-1"}))
     assert "exit code 0" not in both.summary
     launchers = [
@@ -278,6 +279,22 @@ def claims_of_the_gang(make, *events, **over):
     view = view_builder.build(make.case(*events, **over))
     assert view is not None
     return [claim.cause for claim in gang.rule(view)]
+
+
+def test_the_next_step_of_a_missing_rank_says_where_to_look(make):
+    """Rank, node, line and the command; without a stack no line, and of a requeued job no command: it would show its next start."""
+    shown = snapshots(make, moved=True)
+    step = make.judge(*shown).next_step
+    assert step == (
+        "Look at what rank 1 on n2 did last: preprocess (/home/alice/train.py:7). "
+        "`probing-ctl stacks 4242 --last` shows the stacks of all its ranks."
+    )
+    array = make.attempt(array_job_id=4200, array_task_id=3)
+    assert "`probing-ctl stacks 4200_3 --last`" in make.judge(*shown, attempt=array).next_step
+    again = make.attempt(state="NODE_FAIL", exit_code=0)
+    (claim,) = gang.rule(view_builder.build(make.case(*shown, attempt=again)))
+    assert claim.next_step == "Look at what rank 1 on n2 did last: preprocess (/home/alice/train.py:7)."
+    assert make.judge(*left_early(make)).next_step == "Look at what rank 1 on n2 did last."
 
 
 def test_a_rank_that_left_after_its_own_exception_did_not_leave_early(make):
@@ -431,6 +448,18 @@ def test_a_stall_that_a_lost_node_made_is_no_hang_before_it(make):
     again = make.finding("rank_stall", 10, node="n2", source="probe", measured=30.0)
     v = loss_of_hung(make, again, step_s=45.0)
     assert (v.cause, v.confidence) == ("node_lost", records.Confidence.CERTAIN), "the first stall was over"
+
+
+def test_a_fault_under_the_next_job_takes_nothing_from_a_hang(make):
+    """The GPU that it held fell off its bus when another job had it: the missing rank stays the verdict. If no other job ran, it may be why."""
+    gone = make.xid(79, gpu=3, before_end_s=-34)
+    begun = make.end + timedelta(seconds=10)
+    shown = snapshots(make, moved=True)
+    before = make.judge(*shown)
+    later = make.judge(*shown, gone, shared={"n2": ((begun, None),)})
+    assert (before.cause, before.evidence) == ("missing_rank", later.evidence)
+    assert (later.cause, later.confidence, later.summary) == (before.cause, before.confidence, before.summary)
+    assert make.judge(*shown, gone).cause != "missing_rank"
 
 
 def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):

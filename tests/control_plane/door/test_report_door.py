@@ -145,6 +145,22 @@ def test_a_job_without_a_start_on_record_is_told_to_whom_it_belongs(
     assert str(found["message"]).startswith(f"job 15 {words}")
 
 
+@pytest.mark.parametrize(("age_s", "late"), [(600, True), (5, False)])
+def test_an_accounting_that_is_not_read_is_not_promised(
+    service: context.Context, age_s: float, late: bool
+) -> None:
+    """slurmdbd is away: of a job without a start on record it is said since when nothing is read."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.waiting = "FAILED|alice|lab|None\n"
+    read_at = service.clock.now() - timedelta(seconds=age_s)
+    service.store.remember("accounting.until c", read_at.isoformat())
+    message = str(answer(service, ALICE, ASK | {"job": "15"})["message"])
+    assert (f"it was last read at {read_at:%H:%M:%S}Z" in message) is late
+    assert ("it is read every" in message) is not late
+    unknown = str(waiting.unknown_job(service, job_ref.parse("15")))
+    assert ("last read at" in unknown) is late
+
+
 def test_nobody_is_sent_to_ask_again_for_what_never_comes(service: context.Context) -> None:
     """A component that the job has not, a day on which nobody had the id, and tests of nodes; a user's name for a job is no test."""
     slurm = service.run_slurm
@@ -408,6 +424,15 @@ def opened(knowing: context.Context) -> Iterator[Path]:
         )
         with report_door.serving(knowing):
             yield path
+
+
+def test_a_service_that_runs_is_known_to(knowing: context.Context, opened: Path) -> None:
+    """Whatever Slurm and the database do; one of another database is not ours."""
+    assert door.serves(knowing.config) is True
+    other = settings.DatabaseSettings(url="postgresql://x@elsewhere/y")
+    assert door.serves(dataclasses.replace(knowing.config, database=other)) is None
+    absent = settings.ServiceSettings(socket=str(opened.with_name("none")))
+    assert door.serves(dataclasses.replace(knowing.config, service=absent)) is None
 
 
 def test_the_client_gets_the_rows_or_the_services_error(opened: Path) -> None:

@@ -15,7 +15,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, report_door
 from probing_cluster.control_plane.gangs import gang_board, gang_mesh
 from probing_cluster.control_plane.service import restart_picture
-from probing_cluster.core import clock, errors, records
+from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
@@ -183,6 +183,65 @@ def test_stacks_of_different_moments_are_not_merged(stuck: context.Context) -> N
     )
     document = board(stuck.store, "stacks")
     assert (document["n_ranks"], document["silent_nodes"]) == (1, ["n2"])
+
+
+@pytest.mark.parametrize("after_s", [20, 600])
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "accounting does not know it yet"])
+def test_looks_at_a_dying_job_do_not_hide_the_last_stacks(
+    stuck: context.Context, after_s: float, *, ended: bool
+) -> None:
+    """A look while it died met ranks that were ending, and the pages that it left hold no stack: those of the hang stay."""
+    dying = {"stack_error": vocabulary.STACK_CAME_TOO_LATE}
+    for later_s, more in ((after_s, dying), (after_s + 5, {"state": ""})):
+        for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+            left = [gang_rows.entry(r, [], **more) for r in ranks]
+            gang_rows.snapshot(stuck.store, 7, node, left, at=fakes.NOW + timedelta(seconds=later_s))
+    end_at = fakes.NOW + timedelta(seconds=after_s + 4) if ended else None
+    attempt = dataclasses.replace(gang_rows.attempt(7, "n1", "n2", end=ended), end_at=end_at)
+    stuck.store.upsert_attempts([attempt])
+    if end_at is not None:
+        killed = records.HealthEvent(
+            event_id=uuid.uuid4(), cluster="c", node="n1", at=end_at - timedelta(seconds=1), observed_at=end_at, kind="rank_dead",
+            source="probe", severity=records.Severity.INFO, message="rank 0 is gone", job_id=7, pid=1000, detail={"rank": 0},
+        )  # fmt: skip
+        delivery.Delivery(stuck.store.connection_uri(), "c", "n1").deliver(events=[killed])
+    document = board(stuck.store, "stacks")
+    assert document["at"] == clock.iso_z(fakes.NOW)
+    assert (document["n_ranks"], document["tree"]["ranks"], document["without"]) == (4, "0-3", {})  # type: ignore[index]
+    finding = document["finding"]
+    assert isinstance(finding, dict)
+    assert (finding["kind"], finding["ranks"], finding["nodes"]) == ("user_code", "2", ["n2"])
+
+
+@pytest.mark.parametrize(("last_steps", "n_ranks"), [(40, 4), (900, 2)], ids=["stood still", "went on"])
+def test_a_node_looked_at_as_the_others_gave_up_does_not_hide_theirs(
+    stuck: context.Context, last_steps: int, n_ranks: int
+) -> None:
+    """n2 is asked ten minutes later, when ranks of n1 time out: those of n1 are shown as they stood, unless they had gone on since."""
+    partial = [
+        gang_rows.entry(2, gang_rows.LOOP),
+        gang_rows.entry(3, gang_rows.REDUCE) | {"stack": [], "stack_error": vocabulary.STACK_CAME_TOO_LATE},
+    ]
+    gang_rows.snapshot(stuck.store, 7, "n2", partial, at=fakes.NOW + timedelta(minutes=10))
+    for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
+        left = [gang_rows.entry(r, [], steps=last_steps) for r in ranks]
+        gang_rows.snapshot(stuck.store, 7, node, left, at=fakes.NOW + timedelta(minutes=11))
+    end_at = fakes.NOW + timedelta(seconds=659)
+    attempt = dataclasses.replace(gang_rows.attempt(7, "n1", "n2", end=True), end_at=end_at)
+    stuck.store.upsert_attempts([attempt])
+    document = board(stuck.store, "stacks")
+    assert (document["at"], document["n_ranks"]) == (clock.iso_z(fakes.NOW + timedelta(minutes=10)), n_ranks)
+    if n_ranks == 4:
+        assert document["finding"]["ranks"] == "2"  # type: ignore[index]
+
+
+def test_ranks_whose_stacks_cannot_be_read_are_news(stuck: context.Context) -> None:
+    """They sleep in the kernel by now: where they had been before says nothing of it."""
+    later = fakes.NOW + timedelta(seconds=40)
+    asleep = [gang_rows.entry(r, [], state="D", stack_error="no answer within 10 s") for r in (2, 3)]
+    gang_rows.snapshot(stuck.store, 7, "n2", asleep, at=later)
+    document = board(stuck.store, "stacks")
+    assert (document["at"], document["without"]) == (clock.iso_z(later), {"no answer within 10 s": "2-3"})
 
 
 def test_nodes_are_asked_once_however_often_a_user_asks(stuck: context.Context) -> None:

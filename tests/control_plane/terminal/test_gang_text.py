@@ -65,6 +65,17 @@ def test_a_gang_that_gets_on_is_one_line_with_its_pace() -> None:
     assert page.splitlines()[-1].split()[:4] == ["0-7", "n[1-4]", "training", "160-162"]
 
 
+def test_a_rank_outside_of_the_collective_in_which_the_others_wait_has_its_own_line() -> None:
+    """Long before it counts as stalled; an operation that has just begun tells nobody apart."""
+    waiting = {r: gang_rows.row(r, steps=0, inside="all_reduce 0#20", inside_s=38.0) for r in range(8)}
+    outside = waiting | {3: gang_rows.row(3, steps=0)}
+    table = gang_text.ranks(ranks(outside)).splitlines()[-2:]
+    assert [line.split()[0] for line in table] == ["3", "0-2,4-7"]
+    assert [line.endswith("all_reduce 0#20") for line in table] == [False, True]
+    begun = {r: row | {"inside_s": 2.0} if row.get("inside") else row for r, row in outside.items()}
+    assert [line.split()[0] for line in gang_text.ranks(ranks(begun)).splitlines()[-1:]] == ["0-7"]
+
+
 def test_everyone_has_a_line_when_asked() -> None:
     """`--all`: own time and waiting of each rank beside each other."""
     page = gang_text.ranks(ranks(gang_rows.gang(9, slow={5: 1.2})), everyone=True)
@@ -183,6 +194,16 @@ def test_a_finding_of_another_moment_than_the_stacks_has_its_time(at: str, then:
     }  # fmt: skip
     page = gang_text.tree(tree({1: gang_rows.LOOP}, finding=lines))
     assert f"rank 1 did not arrive: user program, possible{then}\n" in page
+
+
+def test_what_is_unknown_is_said_once() -> None:
+    """Neither domain nor confidence of a wait that is no stall are known."""
+    finding = {
+        "summary": "the others wait for rank 3 on n4: loading", "where": "", "domain": "unknown", "confidence": "unknown",
+        "proof": [], "at": "2026-11-21T11:00:00Z",
+    }  # fmt: skip
+    page = gang_text.tree(tree({0: gang_rows.LOOP}, finding=finding))
+    assert "loading: unknown\n" in page
 
 
 def test_stacks_never_taken_are_said_so() -> None:

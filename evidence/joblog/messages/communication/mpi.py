@@ -214,7 +214,7 @@ def _by_signal(found: re.Match[str], record: Record, context: JoblogContext) -> 
         return rules.NEXT
     signal = found["killed"] or found["string"] or found["wrapped"]
     noticed = {"noticed": True} if found["wrapped"] == _SIGKILL else {}
-    detail = {"exit_string": True} if found["string"] else noticed
+    detail = {"exit_string": True} if found["string"] else {"listed": True} if found["killed"] else noticed
     return _signal(record, signal, detail=detail, **_described(record, context))
 
 

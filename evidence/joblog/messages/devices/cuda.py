@@ -130,7 +130,7 @@ _KINDS = (
     (
         "cuda_version",
         re.compile(
-            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|unsupported toolchain|PTX was compiled|NVIDIA driver on your system is too old",
+            r"driver version is insufficient|no kernel image is available|NO_?BINARY_?FOR_?GPU|NoKernelImage|InsufficientDriver|UNSUPPORTED_?PTX|invalid device function|forward compatibility was attempted|SYSTEM_DRIVER_MISMATCH|unsupported toolchain|PTX was compiled|NVIDIA driver on your system is too old",
             re.IGNORECASE,
         ),
     ),
@@ -366,9 +366,10 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return finding(kind, record, warned=True)
     if _TRIED.match(text):
         return replace(finding(kind, record), role=LineRole.OBSERVATION)
-    if "failed call to cuInit" in text or _CACHE.search(text):
+    no_gpu = {"no_gpu": True} if "failed call to cuInit" in text else {}
+    if no_gpu or _CACHE.search(text):
         # TensorFlow goes on without a GPU, MIOpen without its cache.
-        return finding(kind, record, handled=True)
+        return finding(kind, record, handled=True, **no_gpu)
     return finding(kind, record)
 
 

@@ -6,13 +6,19 @@ import re
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog import mention
-from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, JobFinding, LineRole
 from probing_cluster.evidence.joblog.messages.devices import cuda
 
 _NAMED = re.compile(
     r"uncorrectable (?:ECC|NVLink) error (?:encountered|detected)|\b(?:cuda|hip)Error(?:ECC(?:Uncorrectable|NotCorrectable)|NvlinkUncorrectable)\b"
     r"|\bCUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE\b"
 )
+_ENDED_FOR = re.compile(
+    r"(?!.*\b(?:no|not|never|without)\b)(?=.*\bGPUs?\b)(?=.*\b(?:thermal (?:slow-?down|shut-?down|throttl\w{1,3}|violation)|power[ -]brake|over-?heat\w{0,3})\b)"
+    r".*\b(?:end|stopp|abort|kill|terminat|cancell?)ing (?:the |this )?(?:job|run|training|step)\b",
+    re.IGNORECASE,
+)
+"""The job's own watcher says for which state of a GPU it ends the job."""
 _BEHIND = 160
 _PROGRAMS = frozenset({"program_error", "python_exception", "import_error"})
 
@@ -21,8 +27,10 @@ def named(finding: JobFinding) -> JobFinding:
     """The hardware's error where a program's or an exception's own error holds the runtime's name of one; else `finding`.
 
     MD codes, inference engines and bindings put a call or a file around that name. The form does not prove that the error is real,
-    so it stays unattributed: the node's own evidence decides.
+    so it stays unattributed: the node's own evidence decides. What the job's watcher ends it for does not accuse the program.
     """
+    if finding.kind == "program_error" and _ENDED_FOR.match(finding.message):
+        return replace(finding, domains=ALL_DOMAINS, detail={**finding.detail, "watcher": True})
     names = list(_NAMED.finditer(finding.message)) if finding.kind in _PROGRAMS else []
     if not names:
         return finding

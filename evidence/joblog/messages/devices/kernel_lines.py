@@ -41,9 +41,9 @@ _BAD_PAGE = re.compile(
     r"(?:Memory failure: 0x[\da-f]{1,16}:|MCE(?: 0x[\da-f]{1,16})?:) (?:[Kk]illing|Sending SIGBUS to) .{1,32}?:(?P<pid>\d{1,10})(?: early)? due to hardware memory corruption"
 )
 _DMESG = re.compile(
-    r"\[(?:\s{0,8}\d{1,9}\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
+    r"(?:[\w.-]{1,40}: )?\[(?:\s{0,8}\d{1,9}\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
 )
-"""What dmesg prints in front of the kernel's message; of other dates `dated` is left."""
+"""What dmesg prints in front of the kernel's message, with the name of the helper that follows it; of other dates `dated` is left."""
 _LINES = 200
 """A trap prints its dump within so many lines below the error."""
 
@@ -69,13 +69,16 @@ def _of_dump(record: Record, start: int) -> bool:
 def reason(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     """Index in `held` of the kernel's line in the job's own dump that explains `best`; None without one.
 
-    The line about memory names the process that died. The line about a GPU has no other process, and no other GPU has one.
+    The line about memory names the process that died. The line about a GPU has no other process, and no other GPU has one. One that a
+    helper printed above the error names that very process.
     """
     behind = [i for i, f in enumerate(held) if 0 < f.line - best.line <= _LINES and f.kind in FACTS]
     if best.kind == "bus_error" and best.pid is not None:
         return next(
             (i for i in behind if held[i].kind == "kernel_bad_page" and held[i].pid == best.pid), None
         )
+    above = (i for i, f in enumerate(held) if 0 < best.line - f.line <= _LINES and f.kind == "kernel_xid")
+    behind += [i for i in above if best.pid is not None and held[i].pid == best.pid]
     of_gpu = best.kind.startswith(("cuda_", "nccl_")) and set(best.domains) == set(ALL_DOMAINS)
     if not of_gpu or len({held[i].detail.get("gpu") for i in behind}) != 1:
         return None
