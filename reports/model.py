@@ -19,7 +19,7 @@ _ENDED = "end"
 took well. They are no errors."""
 _LOG_READ_WITHIN = timedelta(minutes=5)
 """After this an agent that has not reported a job's output files reports none: it is down, or reads no logs."""
-_PROLOG_EARLY = _WRITTEN_LATE = timedelta(seconds=2)
+_PROLOG_EARLY = timedelta(seconds=2)
 """Clocks of nodes, controller and file server may differ by this much."""
 
 
@@ -296,7 +296,7 @@ def _view(
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
     own = (_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))
-    own = (_before(until, log) for log in own)
+    own = (log.before(until, found.logs) for log in own)
     # A start that was refused wrote nothing: what its file holds is another's. Two Prologs of one start have the same file.
     refused = verdict is not None and verdict.cause == "node_refused"
     logs = () if refused else tuple({(log.path, log.stream, log.tail, log.why): log for log in own}.values())
@@ -380,15 +380,6 @@ def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
     first = f"{attempt.het_job_id}+0"
     return dataclasses.replace(
         log, path="", why=f"its steps write to the output of component 0 (probing-report {first})"
-    )
-
-
-def _before(until: datetime | None, log: rows.JobLog) -> rows.JobLog:
-    """The file; without its lines where the job's next start, at `until`, had written into it when it was read."""
-    if until is None or log.written_s is None or log.written_s <= (until + _WRITTEN_LATE).timestamp():
-        return log
-    return dataclasses.replace(
-        log, tail=(), note="", why="a later start of the job had written into it when it was read"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.attribution.verdict import eliminate, next_steps
+from probing_cluster.attribution.verdict import eliminate, next_steps, phrases
 from probing_cluster.attribution.verdict.rules.user_error import bare_exit
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
@@ -79,8 +79,9 @@ def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.Hea
 
 def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     logs = row["logs"] if isinstance(row["logs"], list) else []
-    last, caught = _last_line(logs), _reported_signal(logs)
-    quoted = f"{vocabulary.LAST_LINE}{last}" if last and last not in verdict.summary else ""
+    (last, error), caught = _last_lines(logs), _reported_signal(logs)
+    quoted = f"{vocabulary.LAST_LINE}{last}{error}" if last and last not in verdict.summary else ""
+    summary = phrases.without_signal(verdict.summary, [line for log in logs for line in _tail(log)])
     step = next_steps.behind_statement(verdict) if quoted and _is_statement(last) else verdict.next_step
     ruled_out = verdict.ruled_out
     if caught:
@@ -94,7 +95,7 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
         {
             **vars(verdict),
             "log_read": row["is_read"],
-            "summary": f"{verdict.summary}{quoted}",
+            "summary": f"{summary if last else verdict.summary}{quoted}",
             "next_step": step,
             "ruled_out": ruled_out,
         },
@@ -110,18 +111,32 @@ def _reported_signal(logs: list[Any]) -> str:
     """The last line in which the program reports a signal that it caught; empty for none."""
     lines = (line for log in logs if isinstance(log, Mapping) for line in reversed(_tail(log)))
     line = next((line for line in lines if _CAUGHT.search(line) and not _ANNOUNCED.search(line)), "")
-    return sanitize.without_secrets(sanitize.clean(line))[:_LINE_CHARS]
+    return _shown(line)
 
 
-def _last_line(logs: list[Any]) -> str:
-    files = sorted(
-        (log for log in logs if isinstance(log, Mapping)), key=lambda log: log.get("stream") != "stderr"
-    )
-    last = next((line for file in files if (line := slurm_lines.last_of_program(_tail(file)))), "")
-    return sanitize.without_secrets(sanitize.clean(last))[:_LINE_CHARS]
+def _last_lines(logs: list[Any]) -> tuple[str, str]:
+    """The program's last line and, if that states nothing, a clause with the last line shortly above that ends in the system's words for an error."""
+    files = sorted(logs, key=lambda log: not isinstance(log, Mapping) or log.get("stream") != "stderr")
+    tails = ((_tail(file), slurm_lines.last_of_program(_tail(file))) for file in files)
+    tail, last = next(((tail, line) for tail, line in tails if line), ([], ""))
+    near = () if _is_statement(last) else reversed(tail[-_NEAR_LINES:])
+    error = next((line for line in near if _OF_SYSTEM.search(line)), "")
+    return _shown(last), f"; above it: {_shown(error)}" if error and error != last else ""
 
 
-def _tail(file: Mapping[str, Any]) -> list[str]:
+_NEAR_LINES = 10
+_OF_SYSTEM = re.compile(
+    r": (?:No such file or directory|Permission denied|Is a directory|Not a directory|Input/output error|Connection (?:refused|reset by peer|timed out)"
+    r"|No space left on device|Disk quota exceeded|Read-only file system|Stale file handle|Cannot allocate memory)\.?\s*$",
+    re.IGNORECASE,
+)
+
+
+def _shown(line: str) -> str:
+    return sanitize.without_secrets(sanitize.clean(line.strip()))[:_LINE_CHARS]
+
+
+def _tail(file: Any) -> list[str]:
     """The last lines of one file; an agent's report is untrusted like a user's text."""
-    tail = file.get("tail")
+    tail = file.get("tail") if isinstance(file, Mapping) else None
     return [str(line)[:500] for line in tail[:50]] if isinstance(tail, list) else []

@@ -152,6 +152,8 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
 def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in _FILES or not view.fully_watched:
         return
+    if any(f.signature.cause in _FILES for f in view.findings):
+        return  # Its own output reports an error of one; a node that saw none does not clear the servers.
     if not [s for s in view.of(*_FILES) if s.signature.role is not signatures.Role.CONTEXT]:
         yield f"file systems (no fault on {view.node_list})"
 

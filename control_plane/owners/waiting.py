@@ -78,9 +78,15 @@ def of(service: context.Context, ref: job_ref.JobRef, *, deadline_s: float = DEA
 def beside(service: context.Context, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The rows of a report; of a job that was requeued and has not started, with what Slurm says that it waits for (`waits`)."""
     last = rows.record_from_json(records.JobAttempt, document["attempts"][-1])
-    restarts = [d for d in document.get("drains") or () if d["action"] == "restart" and d["state"] == "done"]
-    by_us = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
-    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or by_us):
+    # By us, or by Slurm itself, as a restart that we skipped says.
+    restarts = [
+        d
+        for d in document.get("drains") or ()
+        if d["action"] == "restart"
+        and (d["state"] == "done" or (d["state"] == "skipped" and vocabulary.is_back_already(d["why_state"])))
+    ]
+    again = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
+    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or again):
         return document
     if document.get("other_submits"):
         return document  # Slurm may mean another job of the id

@@ -7,6 +7,7 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
+from probing_cluster.core import vocabulary
 from probing_cluster.reports import job_ref, json_out, model, rows
 
 NOW = example.at("15:00:00")
@@ -116,6 +117,34 @@ def test_what_a_later_start_wrote_is_not_shown_as_the_earlier_ones(
     assert [log["tail"] for log in attempt["logs"]] == ([] if shown is None else [shown])
     if shown == []:
         assert "a later start" in attempt["logs"][0]["why_not_read"]
+
+
+@pytest.mark.parametrize(
+    ("note", "path", "ends"),
+    [
+        ("its first 87 bytes were there before the job began", "/w/o", "`head -c 87 FILE | tail`"),
+        ("", "/w/o", None),
+        ("its first 87 bytes were there before the job began", "/w/other", None),
+    ],
+)
+@pytest.mark.parametrize("by_agent", [True, False])
+def test_where_the_lines_of_an_earlier_start_end_is_shown_by_the_later_ones_reading(
+    story: rows.ReportRows, note: str, path: str, ends: str | None, by_agent: bool
+) -> None:
+    """`--open-mode=append` keeps them in the file; an agent that read it too late does not tell them from the later ones."""
+    first, second = sorted(a.start_at for a in story.attempts if a.start_at)
+    log = {"path": "/w/o", "why": vocabulary.LATER_START_WROTE} if by_agent else {"path": "/w/o", "tail": ["x"], "written_s": second.timestamp() + 60}  # fmt: skip
+    stored = [
+        {"node": "n1", "at": second.isoformat(), "logs": [{"path": path, "tail": ["y"], "note": note}]},
+        {"node": "n1", "at": first.isoformat(), "logs": [log]},
+    ]
+    earlier, later = document(dataclasses.replace(story, logs=rows.from_json({"logs": stored}).logs))[
+        "attempts"
+    ]  # type: ignore[misc]
+    why = earlier["logs"][0]["why_not_read"]
+    assert why.startswith(vocabulary.LATER_START_WROTE)
+    assert ("head -c" in why, ends is None or ends in why) == (ends is not None, True)
+    assert [log["tail"] for log in later["logs"]] == [["y"]]
 
 
 @pytest.mark.parametrize(

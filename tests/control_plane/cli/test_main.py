@@ -199,6 +199,7 @@ def test_every_cause_set_by_hand_gives_a_step_without_braces(
         manual_verdict.set_verdict(store, given)
         (made,) = store.verdicts(job_ids=[7])
         assert not set("{}") & set(made.next_step), made.next_step
+        assert "JOBID -o" not in made.next_step, "the job's own number"
         assert device is None or "GPU 3" in made.next_step or "{device}" not in cause.next_step
 
 

@@ -67,7 +67,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
-            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3)",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=15 ReqNodeList= lets it start elsewhere; n4 is drained by us (probing: xid 79 gpu3)",
         ),
         (
             "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
@@ -75,7 +75,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
-            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3); n9 is",
+            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=15 ReqNodeList= lets it start elsewhere; n4 is drained by us (probing: xid 79 gpu3); n9 is",
         ),
         (
             "PENDING|alice|lab|DependencyNeverSatisfied\n",
@@ -199,8 +199,19 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
     end_at = attempt.end_at or fakes.NOW
     knowing.store.upsert_attempts([dataclasses.replace(attempt, state="REQUEUED", end_at=end_at)])
     rows = answer(knowing, ALICE, ASK)["rows"]
-    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved"
+    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=7 ReqNodeList= lets it start elsewhere"
     assert rows["waits"] == words  # type: ignore[index]
+    by_slurm = {"why_state": "it is PENDING: it has not ended", "state": "skipped"}
+    for state, skip, waits in (("NODE_FAIL", {}, False), ("NODE_FAIL", {"why_state": "it is interactive"}, False), ("NODE_FAIL", by_slurm, True)):  # fmt: skip
+        knowing.store.upsert_attempts([dataclasses.replace(attempt, state=state, end_at=end_at)])
+        knowing.store.add_drain(
+            records.Drain(
+                drain_id=uuid.uuid4(), cluster=attempt.cluster, node="n1", at=end_at, action="restart", reason="probing: x", owner="probing",
+                job_id=7, submit_at=attempt.submit_at, **{"state": "skipped", **skip},
+            )
+        )  # fmt: skip
+        rows = answer(knowing, ALICE, ASK)["rows"]
+        assert ("waits" in rows) is waits  # type: ignore[operator]
     for other in ("RUNNING|alice|lab|None\n", "PENDING|bob|lab|Priority\n", None):
         knowing.run_slurm.waiting = other
         assert "waits" not in answer(knowing, ALICE, ASK)["rows"]  # type: ignore[operator]
@@ -283,6 +294,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert words in str(found["message"])
     assert ("Nobody cancelled it" in str(found["message"])) is (job in {"16", "19"})
+    assert ("A later --deadline or a shorter --time" in str(found["message"])) is (job == "17_6")
     theirs = str(answer(service, BOB, ASK | {"job": job})["message"])
     assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
     carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
