@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from probing_cluster.evidence import blocks
 from probing_cluster.evidence.joblog import families, reader
 from tests.every_case import every
