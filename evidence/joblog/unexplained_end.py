@@ -10,7 +10,7 @@ from typing import Any
 
 from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, labels, late_reports, precedence, progress, teardown
+from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import closing, links, sentences, work_over
 from probing_cluster.evidence.joblog.messages.communication import coordination
@@ -57,7 +57,7 @@ _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
     """Whether the program worked on after `best` and failed otherwise in `new`; not where a command ended badly and a later one lacks something."""
-    if new.role is not LineRole.ROOT or ((exited or since.units.ended) and lacks(new)):
+    if new.role is not LineRole.ROOT or (exited and lacks(new)):
         return False
     return since.steps >= _STEPS or (best is not None and since.units.begun > 0 and is_of_next(new, best))
 
@@ -386,13 +386,10 @@ def _of_system(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     return next(moved, None)
 
 
-def earlier_end(
-    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], list[str]]
-) -> int | None:
+def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     """Index of the earlier end of another process of which `best` is the complaint, or of what the kernel or Slurm printed about its reason; None without one."""
     left = _left_before(best, held)
     left = _of_system(best, held) if left is None else left
-    left = late_reports.awaited(best, held, behind) if left is None else left
     for find in (links.service_before, links.of_server, links.not_written_before):
         left = find(best, held) if left is None else left
     return left
