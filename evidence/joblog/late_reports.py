@@ -23,7 +23,8 @@ def replaces(new: JobFinding, best: JobFinding | None, held: Sequence[JobFinding
     if best.detail.get("perhaps") and (killed := next(filter(_is_killed, reversed(held[:-1])), None)):
         best = killed  # the note only explains that end: an error of a program's own outranks both
     # The program's own exception below the watcher's statement only passes it on.
-    if new.detail.get("watcher") and new.line < best.line and best.domains == grammar.USER:
+    own = best.kind == "python_exception" and best.domains == grammar.USER
+    if new.detail.get("watcher") and new.line < best.line and own:
         return True
     if _killed_before(new, best, held) or _crashed_among_killed(new, best, held):
         return True

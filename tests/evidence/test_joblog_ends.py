@@ -570,6 +570,8 @@ def test_a_model_that_stops_by_itself_comes_before_the_ranks_that_it_tears_down(
     torn = "3: Accelerator Fatal Error: call to cuStreamSynchronize returned error 700: Illegal address during kernel execution"
     assert message(f"0: step 1\n7: {stops}\n7: MPI_ABORT was invoked on rank 7 in communicator MPI_COMM_WORLD\n{torn}").endswith("unstable")  # fmt: skip
     assert first("FINISH PE layout: 4 x 8\nFINISH PE: 3 all of it: well\nx = 3") is None
+    for word in ("the run is finished", "Successful end", "All done, status 0"):
+        assert first(f"FINISH PE:    7 mo_solver::run: {word}") is None
 
 
 GONE = "0: preparing the cells\nsrun: error: n4: task 0: Exited with exit code 1"
