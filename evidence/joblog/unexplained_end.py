@@ -53,6 +53,7 @@ _SUMS_UP = re.compile(r"\b[1-9]\d{0,8} (?:(?:of|out of|/) \d{1,9} )?(?:[a-z]{1,2
 """How many units of work failed, as a harness reports it at its end."""
 _NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
+_KNOWS_WHY = re.compile(r"\b(?:because|due|caused|after|since|as|while|when|for|on|of|at|in|by)\b", re.IGNORECASE)
 
 
 def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
@@ -299,9 +300,10 @@ def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:
 def is_consequence(last: JobFinding, best: JobFinding) -> bool:
     """Whether `last`, an error at the log's end, follows from `best`, the loss of a peer, or only repeats the bad end that the launcher's table reports.
 
-    The program may have gone on without the peer and failed by itself.
+    The program may have gone on without the peer and failed by itself. Who started the launcher may know more than its table.
     """
-    if last.kind == "program_error" and "ended_at" in best.detail and closing.is_ending(last.message):
+    repeats = last.kind == "program_error" and closing.is_ending(last.message)
+    if repeats and "ended_at" in best.detail and _KNOWS_WHY.search(last.message) is None:
         return True
     if best.role is not LineRole.REMOTE or last.kind != "program_error":
         return False
