@@ -215,7 +215,6 @@ FIRST = [
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: checkpoint 4711 is not complete", 8, "program_error"),
     # The output ends in the frames of a traceback: nothing says that the line above them has to do with it.
     ('Exception in device=TPU:1: Check failed: server.start() == OK\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
-    ('Could not find the press, will not use it\nGPU 0: 1 W\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
     ('press 1.0 requires must, which is not installed.\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
     ('The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
     ('read failed: /lustre/must: Input/output error\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "io_error"),
