@@ -53,7 +53,9 @@ _SUMS_UP = re.compile(r"\b[1-9]\d{0,8} (?:(?:of|out of|/) \d{1,9} )?(?:[a-z]{1,2
 """How many units of work failed, as a harness reports it at its end."""
 _NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
-_KNOWS_WHY = re.compile(r"\b(?:because|due|caused|after|since|as|while|when|for|on|of|at|in|by)\b", re.IGNORECASE)
+_KNOWS_WHY = re.compile(
+    r"\b(?:because|due|caused|after|since|as|while|when|for|on|of|at|in|by)\b", re.IGNORECASE
+)
 
 
 def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:

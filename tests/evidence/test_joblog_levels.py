@@ -299,5 +299,12 @@ def test_a_script_that_says_what_it_uses_instead_has_got_over_the_error(
     ],
 )
 def test_what_a_script_uses_instead_of_a_broken_part_mends_nothing(fault: str, statement: str) -> None:
-    lines = ["+ ./look", fault, f"+ echo '{statement}'", statement, "+ ./solve", "FATAL: the halo of 7 ranks is late"]
+    lines = [
+        "+ ./look",
+        fault,
+        f"+ echo '{statement}'",
+        statement,
+        "+ ./solve",
+        "FATAL: the halo of 7 ranks is late",
+    ]
     assert [where for _, where in first(*lines)] == [2]

@@ -69,7 +69,8 @@ _OF_MACHINE = re.compile(
 )
 """Parts of a node, its network and its file systems: work that goes on without one may end for it, whatever the last word calls it."""
 _SOFTWARE = re.compile(
-    r"\b(?:packages?|distributions?|wheels?|requirements?|pip|conda|build(?:ing)?|install\w{0,6})\b", re.IGNORECASE
+    r"\b(?:packages?|distributions?|wheels?|requirements?|pip|conda|build(?:ing)?|install\w{0,6})\b",
+    re.IGNORECASE,
 )
 _ECHO = re.compile(r"\+{1,4} echo ")
 _LACKS = re.compile(
