@@ -54,6 +54,7 @@ class Journal:
         self._passes: dict[str, JournalPass] = {}
         self._outages: dict[str, ControllerOutage] = {}
         self._stopped_by_outage: set[str] = set()
+        self._read_only: set[str] = set()
         self._logged: set[str] = set()
         self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
@@ -84,9 +85,12 @@ class Journal:
             away = isinstance(error, commands.SlurmAway) and "sacct" not in words
             by_outage = away and any(outage.reaches(began) for outage in self._outages.values())
             (self._stopped_by_outage.add if by_outage else self._stopped_by_outage.discard)(task)
+            if isinstance(error, errors.DatabaseReadOnly):
+                self._read_only.add(task)
             logged = task in self._logged
             if outcome == "ok":
                 self._logged.discard(task)
+                self._read_only.discard(task)
             elif not by_outage:
                 self._logged.add(task)
         if not by_outage:
@@ -144,6 +148,11 @@ class Journal:
         """Tasks whose latest pass ended because of an outage of Slurm, which may be over: some tasks come once a day."""
         with self._lock:
             return frozenset(self._stopped_by_outage)
+
+    def waits_to_write(self, task: str) -> bool:
+        """Whether a pass of it found the database read-only, and none has gone well since."""
+        with self._lock:
+            return task in self._read_only
 
     def note_turn(self, name: str, *, taken: bool) -> None:
         """Record whether a pass could take its turn; the second miss in a row is logged, and each from then on counted."""

@@ -38,6 +38,10 @@ class DatabaseUnavailable(ProbingError):
     exit_code = 4
 
 
+class DatabaseReadOnly(DatabaseUnavailable):
+    """The database is there and takes no writing: a standby, or a setting of it or of this login."""
+
+
 class DatabaseRefused(DatabaseUnavailable):
     """The database is there and does not let this account in."""
 

@@ -282,6 +282,20 @@ LAST_LINE = " Its last line: "
 """Begins, in a verdict's summary, the program's last line, where nothing names a reason."""
 
 
+DISCARDED_OUTPUT = "the job sends it to /dev/null"
+ON_A_TERMINAL = "srun and salloc without sbatch write to their own terminal"
+"""In an agent's reason for which an output was not read: there is no file of it, and none is missing."""
+
+
+LATER_START_WROTE = "a later start of the job has written into it since"
+"""An agent's or a report's reason for which the lines of an earlier start are not shown."""
+
+
+def there_before(n_bytes: int) -> str:
+    """An agent's note on an output file into which earlier starts or jobs had written."""
+    return f"its first {n_bytes} bytes were there before the job began"
+
+
 BY_SIGNAL = 128
 """A shell ends with this number and that of the signal that ended its command."""
 

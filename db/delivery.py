@@ -22,7 +22,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.types.json import Jsonb, set_json_loads
 
 from probing_cluster.core import clock, errors, records
-from probing_cluster.db import binary_arrays, network, plain, unreadable
+from probing_cluster.db import binary_arrays, driver_errors, network, plain, unreadable
 from probing_cluster.db import load as load_module
 from probing_cluster.db.load import Ack, DatabaseLoad, Request
 
@@ -157,7 +157,7 @@ class Delivery:
             raise errors.OverQuota(_first_line(exc)) from exc
         except psycopg.Error as exc:
             burst = False
-            raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
+            raise errors.DatabaseUnavailable(driver_errors.fact(exc)) from exc
         finally:
             if not burst:
                 self._rest()

@@ -12,15 +12,21 @@ _REFUSED = re.compile(
 """A connection that fails has no SQLSTATE, only the server's words."""
 
 
-_WAY_OUT = (
-    "whoever runs this service starts it (probing-ctl doctor says more); agents keep what they see meanwhile"
-)
+READ_ONLY = "25006"
+"""The state of SQL of a standby, and of a session that was opened while a setting allowed no writing: it stays so for its life."""
+
+MORE = " (probing-ctl doctor says more)"
+_WAY_OUT = f"whoever runs this service starts it{MORE}; agents keep what they see meanwhile"
 
 
 def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:
-    """What an operational error of either driver means: nobody is there, or it lets this account not in."""
+    """What an operational error of either driver means: nobody is there, it takes no writing, or it lets this account not in."""
+    if getattr(exc, "sqlstate", None) == READ_ONLY:
+        return errors.DatabaseReadOnly(
+            f"{fact(exc)}; probing-ctl db status says by what; agents keep what they see meanwhile"
+        )
     if _REFUSED.search(str(exc)) is None:
-        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}; {_WAY_OUT}")
+        return errors.DatabaseUnavailable(f"{fact(exc)}; {_WAY_OUT}")
     line = first_line(exc)
     return errors.DatabaseRefused(
         f"the database does not let you in: {line.partition('FATAL:')[2].strip() or line}; ask as the service's account, or with a "
@@ -37,6 +43,12 @@ def outdated(exc: BaseException) -> errors.DatabaseUnavailable:
     return errors.DatabaseUnavailable(
         f"the database's schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
     )
+
+
+def fact(exc: BaseException) -> str:
+    """Why nothing can be stored, and what the driver said."""
+    read_only = getattr(exc, "sqlstate", None) == READ_ONLY
+    return f"the database {'is read-only' if read_only else 'cannot be reached'}: {first_line(exc)}"
 
 
 def first_line(exc: BaseException) -> str:

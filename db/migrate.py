@@ -47,6 +47,12 @@ END
 $lock$
 """
 OLDEST_SERVER = 150000
+_READ_ONLY = """
+SELECT CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+    WHEN setting = 'on' THEN 'default_transaction_read_only is on, set for the ' || source END
+FROM pg_settings WHERE name = 'default_transaction_read_only'
+"""
+"""Inputs: none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,8 @@ class SchemaStatus:
     current: str | None
     head: str
     repeatable_current: bool
+    read_only: str = ""
+    """Why nothing can be written; empty where it can."""
 
     @property
     def up_to_date(self) -> bool:
@@ -149,7 +157,12 @@ def _status(connection: sa.Connection) -> SchemaStatus:
     stored = None
     if current is not None:
         stored = connection.scalar(sa.select(tables.state.c.value).where(tables.state.c.key == "repeatable"))
-    return SchemaStatus(current=current, head=head, repeatable_current=stored == _digest())
+    return SchemaStatus(
+        current=current,
+        head=head,
+        repeatable_current=stored == _digest(),
+        read_only=connection.scalar(sa.text(_READ_ONLY)) or "",
+    )
 
 
 def _digest() -> str:

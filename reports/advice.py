@@ -27,10 +27,13 @@ _HUNG_UP = " Slurm records code 1 also of a script that SIGHUP ended (129): the 
 """The signal stands at the batch step only, which we do not read."""
 AWAITED_LOG = "Ask again in a minute: this verdict was made before its output was read, and what that holds may change it."
 """The next step of a report whose verdict is without the job's output."""
-_UNREAD_LOG = (
-    "The job's output could not be read: {files}. "
-    "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
-)
+_UNREAD_LOG = "The job's output could not be read: {files}. "
+_UNREAD_STEPS = {
+    vocabulary.DISCARDED_OUTPUT: "Resubmit with an --output file: what went there is gone.",
+    vocabulary.ON_A_TERMINAL: "Look at the terminal where srun or salloc ran. A job of sbatch: use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
+    "": "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
+}
+"""What to do then, by a part of the reason."""
 _PARTLY_READ_LOG = "The error may stand in what was not read of its log: {files}. `grep -nE 'Traceback|[Ee]rror' FILE | head` shows where errors begin. "
 _REQUEUED = "The job is requeued under the same id and waits to start again."
 _PART_FAILED = (
@@ -40,6 +43,10 @@ _PART_FAILED = (
 _PART_MAY_HAVE_FAILED = (
     "If that error was not handled, fix it and submit the job again. If it ended a command of the batch script, "
     "`set -eo pipefail` at the script's top makes such a job FAILED."
+)
+_STEP_LIMIT = (
+    "Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. "
+    "More time for the job would not help."
 )
 _COMMAND_KILLED = (
     "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
@@ -79,7 +86,7 @@ def what_now(
     `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to. `returned`: nodes back from repair.
     `waits`: what Slurm says that a requeued job waits for.
     """
-    back = {one.node: one.at for one in returned}
+    back = {one.node: one for one in returned}
     steps = _steps(views, back)[:_MOST_STEPS]
     last = views[-1]
     if last.running and any(g.ended_at is None for g in last.gangs):
@@ -88,6 +95,7 @@ def what_now(
         steps.insert(0, AWAITED_LOG)
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
+        failed = _STEP_LIMIT if last.step_at_its_limit else failed
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
@@ -101,37 +109,37 @@ def what_now(
     return tuple(dict.fromkeys([*steps, *(sentence for sentence in ends if sentence)]))
 
 
-def once_returned(step: str, *, node: str, domain: str, cause: str, at: datetime) -> str:
-    """The next step about a node that a repair brought back at `at`: what operators were to do is done, the owner's sentence stays."""
+def once_returned(step: str, *, domain: str, cause: str, back: rows.ReturnedNode) -> str:
+    """The next step about a node that came back: what operators were to do is done, the owner's sentence stays."""
     if domain != records.Domain.HARDWARE and cause not in _REPAIRED:
         return step
     found = _OF_OWNER.match(step)
-    done = f"{node} passed every test of its repair and came back into service at {phrase.stamp_z(at)}."
+    done = f"{back.node} passed every test of its repair and came back into service at {phrase.stamp_z(back.at)}."
+    if back.by_hand:
+        done = f"{back.node} was noted as repaired at {phrase.stamp_z(back.at)}."
     return f"{found[0].strip()} {done}" if found else done
 
 
-def _back_at(
-    view: attempt_view.AttemptView, node: str | None, back: Mapping[str, datetime]
-) -> datetime | None:
-    """When the node came back from the repair that followed the attempt; None if it did not."""
-    at, end_at = back.get(node or ""), view.attempt.end_at
-    return at if at is not None and end_at is not None and at > end_at else None
+def _came_back(
+    view: attempt_view.AttemptView, node: str | None, back: Mapping[str, rows.ReturnedNode]
+) -> rows.ReturnedNode | None:
+    """The node's return after the attempt; None if it did not come back."""
+    one, end_at = back.get(node or ""), view.attempt.end_at
+    return one if one is not None and end_at is not None and one.at > end_at else None
 
 
 def _as_it_stands(
-    view: attempt_view.AttemptView, verdict: records.Verdict, back: Mapping[str, datetime]
+    view: attempt_view.AttemptView, verdict: records.Verdict, back: Mapping[str, rows.ReturnedNode]
 ) -> records.Verdict:
     """The verdict, with the next step that is left once its node came back."""
-    at = _back_at(view, verdict.node, back)
-    if at is None or not verdict.node:
+    one = _came_back(view, verdict.node, back)
+    if one is None:
         return verdict
-    step = once_returned(
-        verdict.next_step, node=verdict.node, domain=verdict.domain, cause=verdict.cause, at=at
-    )
+    step = once_returned(verdict.next_step, domain=verdict.domain, cause=verdict.cause, back=one)
     return dataclasses.replace(verdict, next_step=step)
 
 
-def _steps(views: Sequence[attempt_view.AttemptView], back: Mapping[str, datetime]) -> list[str]:
+def _steps(views: Sequence[attempt_view.AttemptView], back: Mapping[str, rows.ReturnedNode]) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
     judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]
@@ -177,7 +185,9 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
         hung_up = view.attempt.exit_code == 1 and not view.attempt.exit_signal
         step = f"{_EMPTY_LOG}{_HUNG_UP if hung_up else ''}"
     elif points_to_it and view.unread_files:
-        step = _UNREAD_LOG.format(files=view.unread_files)
+        step = _UNREAD_LOG.format(files=view.unread_files) + next(
+            then for why, then in _UNREAD_STEPS.items() if all(why in log.why for log in view.logs)
+        )
     elif points_to_it and not verdict.evidence and view.partly_read_files:
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
     if view.elsewhere:
@@ -231,7 +241,7 @@ def _requeued_pending(last: attempt_view.AttemptView) -> str:
     )
 
 
-def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, datetime]) -> str:
+def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, rows.ReturnedNode]) -> str:
     """Advice for a job that hardware ended for good, if its verdict is sure of that."""
     verdict = last.verdict
     if verdict is None or last.running:
@@ -243,7 +253,7 @@ def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, datetime]) 
     away = f" with --exclude={verdict.node}" if verdict.node else ""
     if verdict.node and any(_NAMED_NODE in d.why_state for d in _restarts(last)):
         away = f" without --nodelist, or with a list that leaves {verdict.node} out"
-    if _back_at(last, verdict.node, back):
+    if _came_back(last, verdict.node, back):
         away = ""
     did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
     return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from datetime import datetime
 
+from probing_cluster.attribution.verdict import findings
 from probing_cluster.core import digits, hostlist, records, sanitize, vocabulary
 from probing_cluster.reports import phrase, rows
 
@@ -27,6 +29,8 @@ FAILED_STATES = frozenset(
 STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 """States of attempts that a person or Slurm stopped; reports do not say that these died."""
 
+_LIMIT_SIGNALS = frozenset({signal.SIGTERM, signal.SIGKILL})
+"""How Slurm ends a step at its limit."""
 _MOST_MOVED = 100
 """`sql/report.sql` reads no more hosts on which Slurm ran a job in /tmp."""
 _NEAR_THE_END = 3
@@ -126,6 +130,8 @@ class AttemptView:
         """Clause on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
         if self.attempt.state != "COMPLETED":
             return ""
+        if step := self.step_at_its_limit:
+            return f"its step {step} reached its own time limit (srun --time) and ended with {phrase.status(self._failed_code or 0)}"
         if self._failed_code:
             return f"one of its steps ended with {phrase.status(self._failed_code)}"
         if (behind := self._lines_behind_error) is None:
@@ -135,6 +141,14 @@ class AttemptView:
         if behind == 0:
             return "its output ends with an error"
         return f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
+
+    @property
+    def step_at_its_limit(self) -> str:
+        """The step of a COMPLETED attempt that ended badly at a time limit of its own; empty for none."""
+        if vocabulary.signal_of(self._failed_code or 0) not in _LIMIT_SIGNALS:
+            return ""
+        found = (findings.step_at_its_limit(e, self.attempt.job_id) for e in self.own_errors)
+        return next((step for step in found if step), "")
 
     @property
     def elsewhere(self) -> str:
@@ -172,7 +186,8 @@ class AttemptView:
     @property
     def _errors(self) -> list[records.HealthEvent]:
         """The errors in its output, without those that it handled and went on after, and helpers that SIGTERM ended: that is how scripts stop them."""
-        went_on = (e for e in self.own_errors if not (e.detail.get("handled") and e.detail.get("behind")))
+        ends = (e for e in self.own_errors if not findings.step_at_its_limit(e, self.attempt.job_id))
+        went_on = (e for e in ends if not (e.detail.get("handled") and e.detail.get("behind")))
         return [
             e for e in went_on if not ((how := _STOPPED.search(e.message)) and how["how"] == "Terminated")
         ]

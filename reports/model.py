@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from probing_cluster.attribution.verdict import findings
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.reports import advice, attempt_view, cost, job_ref, node_state, phrase, rows
 
@@ -19,7 +20,6 @@ took well. They are no errors."""
 _LOG_READ_WITHIN = timedelta(minutes=5)
 """After this an agent that has not reported a job's output files reports none: it is down, or reads no logs."""
 _PROLOG_EARLY = timedelta(seconds=2)
-_WRITTEN_LATE = timedelta(seconds=2)
 """Clocks of nodes, controller and file server may differ by this much."""
 
 
@@ -296,9 +296,10 @@ def _view(
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
     own = (_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))
-    # A start that was refused wrote nothing: what its file holds is another's.
+    own = (log.before(until, found.logs) for log in own)
+    # A start that was refused wrote nothing: what its file holds is another's. Two Prologs of one start have the same file.
     refused = verdict is not None and verdict.cause == "node_refused"
-    logs = () if refused else tuple(_before(until, log) for log in own)
+    logs = () if refused else tuple({(log.path, log.stream, log.tail, log.why): log for log in own}.values())
     return attempt_view.AttemptView(
         attempt=attempt,
         verdict=verdict,
@@ -366,12 +367,10 @@ def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
 
 def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     """Whether an error of the job's output is this attempt's: it completed, so it is the last, and its output is read after its end."""
-    return (
-        attempt.state == "COMPLETED"
-        and event.detail.get("role") != _ENDED
-        and attempt.start_at is not None
-        and event.at >= attempt.start_at - _PROLOG_EARLY
-    )
+    if attempt.state != "COMPLETED" or attempt.start_at is None:
+        return False
+    is_error = event.detail.get("role") != _ENDED or findings.step_at_its_limit(event, attempt.job_id) != ""
+    return is_error and event.at >= attempt.start_at - _PROLOG_EARLY
 
 
 def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
@@ -381,15 +380,6 @@ def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
     first = f"{attempt.het_job_id}+0"
     return dataclasses.replace(
         log, path="", why=f"its steps write to the output of component 0 (probing-report {first})"
-    )
-
-
-def _before(until: datetime | None, log: rows.JobLog) -> rows.JobLog:
-    """The file; without its lines where the job's next start, at `until`, had written into it when it was read."""
-    if until is None or log.written_s is None or log.written_s <= (until + _WRITTEN_LATE).timestamp():
-        return log
-    return dataclasses.replace(
-        log, tail=(), note="", why="a later start of the job had written into it when it was read"
     )
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, date, datetime
 
 from probing_cluster.core import clock, digits, records, sanitize, vocabulary
 
-_NAMES = {"xid": "Xid", "sxid": "SXid"}
+_NAMES = {"xid": "Xid", "sxid": "SXid", "oom_kill_suspected": "process_killed"}
+"""Kinds by other names: the line says that something was killed, and the verdict whether for memory."""
 
 
 NOT_JUDGED = {
@@ -152,10 +153,16 @@ def status(code: int) -> str:
 
 
 def ending(attempt: records.JobAttempt) -> str:
-    """`exit code 1`, `signal 9`, or nothing when it ended well or accounting does not say."""
+    """`exit code 1`, `exit code 15 (or 143)`, `signal 9`, or nothing when it ended well or accounting does not say."""
     if attempt.exit_signal:
         return f"signal {attempt.exit_signal}"
-    return f"exit code {attempt.exit_code}" if attempt.exit_code else ""
+    code = attempt.exit_code
+    also = f" (or {vocabulary.BY_SIGNAL + code})" if code in _OF_SIGNALS else ""
+    return f"exit code {code}{also}" if code else ""
+
+
+_OF_SIGNALS = frozenset({6, 9, 11, 13, 15})
+"""Exit codes that accounting records for a script's 128 and a signal's number, which Slurm's own mail and the shell give."""
 
 
 _VERBS = {

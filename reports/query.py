@@ -29,6 +29,10 @@ _INVALID_DEPENDENCY = (
     "a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it: "
     "Slurm removed it, as --kill-on-invalid-dep=yes or the site's kill_invalid_depend asks. {predecessors}"
 )
+_PASSED_DEADLINE = (
+    "Slurm ends a job in the queue that would no longer end before the deadline that it was submitted with (sbatch --deadline). "
+    "A later --deadline or a shorter --time (or --time-min) leaves it time"
+)
 _NO_PREDECESSOR = "Which job that was is not on record here; `sacct -j {job} -o SubmitLine%200` shows it if the command line named it"
 _MOST_PREDECESSORS = 3
 _SUMMARY_CHARS = 300
@@ -108,7 +112,9 @@ def never_started(
     return NeverStarted(
         job=written if by_raw_id or (ref.plain and is_whole) else str(ref),
         how=f"it {ended}{by_words}{when}{waited}",
-        why="; ".join(text for text in (why, unnamed) if text),
+        why="; ".join(
+            text for text in (why, unnamed, _PASSED_DEADLINE if state == "DEADLINE" else "") if text
+        ),
         user=user or "",
         account=account or "",
     )

@@ -8,12 +8,12 @@ import types
 import typing
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
-from datetime import datetime
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from probing_cluster.attribution.verdict import taxonomy
-from probing_cluster.core import digits, records, sanitize
+from probing_cluster.core import digits, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
 
 _T = TypeVar("_T")
@@ -22,6 +22,9 @@ _TROUBLE = re.compile(
     re.IGNORECASE,
 )
 """Words of a line that tells of trouble."""
+_WRITTEN_LATE = timedelta(seconds=2)
+"""Clocks of nodes, controller and file server may differ by this much."""
+_THERE_BEFORE = re.compile(re.escape(vocabulary.there_before(0)).replace("0", r"(\d{1,18})"))
 
 
 @records.record
@@ -71,10 +74,11 @@ class NeverStartedTasks:
 
 @records.record
 class ReturnedNode:
-    """A node that a repair of ours brought back into service: every test passed."""
+    """A node that a repair of ours brought back into service, or that a person noted as repaired."""
 
     node: str = records.doc("the node")
     at: datetime = records.doc("when it came back")
+    by_hand: bool = records.doc("whether that is a person's word; else every test passed", default=False)
 
 
 @records.record
@@ -110,6 +114,18 @@ class JobLog:
             return last
         gap = () if at == len(above) - 1 else ("…",)
         return (above[at], *gap, *last)
+
+    def before(self, until: datetime | None, others: Iterable[JobLog]) -> JobLog:
+        """The file; without its lines where the job's next start, at `until`, had written into it when it was read: then with where they end, if that start's file, among `others`, shows it."""
+        why = self.why
+        if until is not None and (self.written_s or 0.0) > (until + _WRITTEN_LATE).timestamp():
+            why = vocabulary.LATER_START_WROTE
+        if not why.startswith(vocabulary.LATER_START_WROTE):
+            return self
+        later = sorted((o for o in others if o.path == self.path and o.at > self.at), key=lambda o: o.at)
+        if later and (found := _THERE_BEFORE.search(later[0].note)):
+            why += f", behind byte {found[1]}: `head -c {found[1]} FILE | tail` shows its own end"
+        return replace(self, tail=(), note="", why=why)
 
 
 @records.record
@@ -149,7 +165,7 @@ class ReportRows:
     )
     drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
     returned: tuple[ReturnedNode, ...] = records.doc(
-        "nodes that a verdict names and that came back tested, oldest first", default=()
+        "nodes that a verdict names and that came back, oldest first", default=()
     )
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     has_steps: bool | None = records.doc(

@@ -37,6 +37,7 @@ def document(
         msg = f"there is neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
     refused: errors.NotPermitted | None = None
+    slow = False
     silent = f"there is no service on {config.service.socket}; is probing-ctl serve running?"
     if ask is not None:
         # The service on this database answers without a driver loaded here, in half the time.
@@ -44,6 +45,7 @@ def document(
             return ask(ref, door.database_id(config), _SERVICE_S, **options)
         except errors.DatabaseUnavailable as exc:
             silent = str(exc)  # the database's own error says more to callers who may open it
+            slow = isinstance(exc, door.NotInTime)
         except errors.NotPermitted as exc:
             refused = exc  # a caller who may open the database may still read it
     try:
@@ -52,6 +54,8 @@ def document(
         if refused:
             raise refused from None
         if isinstance(exc, errors.DatabaseRefused):
+            if slow and ask is not None:  # it is the only one to answer this caller, and may wait for Slurm
+                return ask(ref, door.database_id(config), **options)
             raise errors.DatabaseUnavailable(f"{silent} Tell your operators.") from None
         raise
 

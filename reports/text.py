@@ -120,8 +120,8 @@ def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Br
         yield brush.state(f"{head:<{widest}}  {bars[-1]}", view.attempt.state)
         waiting = view.attempt.end_at or report.drawn_until
     left, right = (phrase.clock_z(at, with_day=days) for at in (scale.start_at, scale.end_at))
-    legend = f"bar {left} to {right}: {timeline.legend(bars, _meanings(report))}"
-    yield from (brush.faint(line) for line in _wrap(legend, width, "  "))
+    if marks := timeline.legend(bars, _meanings(report)):
+        yield from (brush.faint(line) for line in _wrap(f"bar {left} to {right}: {marks}", width, "  "))
 
 
 def _meanings(report: model.ReportModel) -> dict[str, str]:
@@ -396,5 +396,5 @@ def render_overview(
         lines += [brush.state(line, waiting.state) for line in _wrap(words, width, "", "    ")]
     lines += ["", f"as of {phrase.stamp_z(now)}; one task: probing-report {ref}_N"]
     if found.exported_until is None:
-        lines.append(f"Tasks that have not started yet are not listed; squeue -j {ref} shows them.")
+        lines.append(f"Tasks that wait to start are not listed: squeue -j {ref} shows any.")
     return "\n".join(line.rstrip() for line in lines) + "\n"

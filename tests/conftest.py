@@ -52,8 +52,10 @@ _spec.loader.exec_module(sys.modules["benchmarks"])
 gc.disable()
 """Until all is collected; see `pytest_collection_finish`."""
 
-_LONG = ("tests/ansible", "tests/e2e", "tests/sandbox", "tests/slurm_plugins")
-"""Folders whose files take longest: begun first, so that no worker is left with one at the end."""
+_LONG = ("tests/e2e", "tests/slurm_plugins", "tests/sandbox", "tests/ansible")
+"""Folders whose files take longest and mostly wait, the longest first: begun first, so that no worker is left with one at the end."""
+_NEXT = ("tests/probe_agent", "tests/web", "tests/test_")
+"""Of the others, what has tests of many seconds: for the same reason."""
 _TOGETHER = ("tests/healthchecks", "tests/slurm_plugins")
 """Folders that one worker runs: they share a cluster, or a last test that looks at all the others."""
 
@@ -65,12 +67,30 @@ _NAMES = itertools.cycle(f"probing_test_{n}" for n in range(6))
 Not one name alone: what a test left running must not come upon the next one's database."""
 
 
+def _rank(nodeid: str) -> int:
+    """When a test's file is begun: a smaller number is earlier."""
+    first = (*_LONG, *_NEXT)
+    return next((n for n, start in enumerate(first) if nodeid.startswith(start)), len(first))
+
+
 class FolderScheduling(LoadScopeScheduling):
-    """A worker takes a file at a time, or a whole folder of `_TOGETHER`."""
+    """A worker takes a file at a time, or a whole folder of `_TOGETHER`.
+
+    Every second worker begins with the long files, the others with the rest: long files wait while the rest computes, and processors that
+    only had long files would be idle first and too few afterwards.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """The first file of the worker's own sort; of the other sort when none is left."""
+        wants_long = int(node.gateway.id.removeprefix("gw")) % 2 == 0
+        first = next((scope for scope in self.workqueue if scope.startswith(_LONG) == wants_long), None)
+        if first is not None:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
 
     def remove_node(self, node: Any) -> str | None:
         """Deals out anew what a lost worker had left, and not the files it was through with.
@@ -94,8 +114,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files first; everything else keeps its order. (`make test` has xdist deal them out so.) Without torch, its tests are skipped."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    """The long files first; files of a sort keep their order. (`make test` has xdist deal them out so.) Without torch, its tests are skipped."""
+    items.sort(key=lambda item: _rank(item.nodeid))
     if importlib.util.find_spec("torch") is None:
         # Looked for and not imported: that takes each worker seconds.
         missing = pytest.mark.skip(reason="needs torch (make setup installs it)")

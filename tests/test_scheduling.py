@@ -56,3 +56,37 @@ def test_a_lost_workers_finished_files_are_not_dealt_out_again(scheduler: Any) -
         scheduler.mark_test_complete(other, index)
     assert sorted(first + other.given) == list(range(len(TESTS)))
     assert not scheduler.has_pending
+
+
+def test_half_of_the_workers_begin_with_what_waits(scheduler: Any) -> None:
+    """Long files wait and the rest computes: both at once. Who has no more of its own sort takes of the other."""
+    long, rest = ([f"tests/{folder}/test_{n}.py::test" for n in range(4)] for folder in ("e2e", "lemon"))
+    even, odd = Worker("gw0"), Worker("gw1")
+    for worker in (even, odd):
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, [*long, *rest])
+    scheduler.schedule()
+    assert (set(even.given), set(odd.given)) == ({0, 1}, {4, 5})
+    for index in odd.given:  # which grows meanwhile: the other worker is still in its first file
+        scheduler.mark_test_complete(odd, index)
+    assert odd.given == [4, 5, 6, 7, 2, 3]
+
+
+def test_what_has_the_longest_tests_is_begun_first(request: pytest.FixtureRequest) -> None:
+    """A worker that began with a long file last would be alone at the end."""
+    conftest = request.config.pluginmanager.get_plugin(str(Path(__file__).with_name("conftest.py")))
+    names = [
+        f"tests/{name}.py::t"
+        for name in ("ansible/a", "attribution/a", "e2e/a", "lemon/a", "test_a", "web/a", "e2e/b")
+    ]
+    items = [SimpleNamespace(nodeid=name, get_closest_marker=lambda _: None) for name in names]
+    conftest.pytest_collection_modifyitems(items)
+    assert [item.nodeid[6:-6] for item in items] == [
+        "e2e/a",
+        "e2e/b",
+        "ansible/a",
+        "web/a",
+        "test_a",
+        "attribution/a",
+        "lemon/a",
+    ]

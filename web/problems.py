@@ -26,6 +26,7 @@ _STATUS: tuple[tuple[type[errors.ProbingError], int, str], ...] = (
     (errors.NotPermitted, 403, "you may not see or do this"),
     (errors.UsageError, 400, "the request cannot be understood"),
     (errors.MalformedInput, 400, "the request cannot be understood"),
+    (errors.DatabaseReadOnly, 503, "the database is read-only"),
     (errors.DatabaseUnavailable, 503, "the database does not answer"),
     (errors.SlurmUnavailable, 503, "Slurm does not answer"),
 )

@@ -143,6 +143,15 @@ def watched(
     return found
 
 
+def away(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
+    """The attempt's nodes whose agent missed its beats at the end (else there is no gap), and was back too soon for `watched`."""
+    end_at = attempt.end_at
+    if end_at is None or window.given_up(attempt):
+        return frozenset()
+    gapped = ((n, w) for n in attempt.nodes if (w := by_node.get(n)) is not None and w.gaps)
+    return frozenset(n for n, w in gapped if w.until(end_at) != w.until(end_at, _RESTARTS))
+
+
 def by_log(by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
     """The nodes that have a log and no agent."""
     return frozenset(n for n, watch in by_node.items() if not watch.beats)

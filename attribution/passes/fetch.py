@@ -171,6 +171,7 @@ class Fetcher:
                 allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=assign_rows.actions_for(attempt, actions),
                 watched=assign_rows.watched(attempt, watched, offsets[i]),
+                away=assign_rows.away(attempt, watched),
                 clock_offsets_s=offsets[i],
                 by_log=by_log.intersection(attempt.nodes) if by_log else by_log,
                 by_whole_log=assign_rows.by_whole_log(attempt, watched) if by_log else by_log,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.attribution.verdict import next_steps
+from probing_cluster.attribution.verdict import eliminate, next_steps, phrases
 from probing_cluster.attribution.verdict.rules.user_error import bare_exit
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
@@ -27,6 +27,21 @@ _OF_WORK = re.compile(
     re.IGNORECASE,
 )
 """A row of progress, an act that began or ended well, a command that `set -x` prints: none says why the program failed."""
+
+_NAME = r"(?:SIG)?(?:USR[12]|TERM|ALRM|HUP|XCPU)\b|\bsignal(?: number)?[ :=#]{1,3}(?:1|10|12|14|15|24)\b"
+_CAUGHT = re.compile(
+    rf"\b(?i:got|received?|receiving|caught|handling|trapped)\b.{{0,40}}\b(?:{_NAME})|\b(?:{_NAME}).{{0,20}} (?i:received|caught|arrived)\b"
+)
+_ANNOUNCED = re.compile(
+    r"^\s*\+|\b(?:if|when(?:ever)?|once|until|will|would|waiting|not|install\w*|regist\w+|handlers? for|sent|sending)\b",
+    re.IGNORECASE,
+)
+"""A line on a signal that has not come, or that went to another process."""
+_SIGNAL = " Its log reports a signal: "
+_AFTER_SIGNAL = (
+    "Find who sent that signal: `sbatch --signal` lets Slurm send one shortly before the time limit, and `scancel --signal` a person. "
+    "If it was the warning and the job saved its work, submit it again, or ask for more time (--time)."
+)
 
 
 def complete(
@@ -63,17 +78,26 @@ def _is_by_exit(verdict: records.Verdict, events: Mapping[uuid.UUID, records.Hea
 
 
 def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
-    last = _last_line(row["logs"]) if isinstance(row["logs"], list) else ""
-    quoted = f"{vocabulary.LAST_LINE}{last}" if last and last not in verdict.summary else ""
+    logs = row["logs"] if isinstance(row["logs"], list) else []
+    (last, error), caught = _last_lines(logs), _reported_signal(logs)
+    quoted = f"{vocabulary.LAST_LINE}{last}{error}" if last and last not in verdict.summary else ""
+    summary = phrases.without_signal(verdict.summary, [line for log in logs for line in _tail(log)])
     step = next_steps.behind_statement(verdict) if quoted and _is_statement(last) else verdict.next_step
+    ruled_out = verdict.ruled_out
+    if caught:
+        # `sbatch --signal` warns a job of its time limit, which then is why it ended.
+        ruled_out = tuple(s for s in ruled_out if not s.startswith(eliminate.TIME_LIMIT))
+        quoted = f"{_SIGNAL}{caught}{quoted if last != caught else ''}"
+        step = _AFTER_SIGNAL
     # A copy of a judged verdict needs no second check.
     return records.of_checked(
         records.Verdict,
         {
             **vars(verdict),
             "log_read": row["is_read"],
-            "summary": f"{verdict.summary}{quoted}",
+            "summary": f"{summary if last else verdict.summary}{quoted}",
             "next_step": step,
+            "ruled_out": ruled_out,
         },
     )
 
@@ -83,15 +107,36 @@ def _is_statement(line: str) -> bool:
     return _OF_WORK.match(line) is None and len(_WORD.findall(line)) >= _SENTENCE_WORDS
 
 
-def _last_line(logs: list[Any]) -> str:
-    files = sorted(
-        (log for log in logs if isinstance(log, Mapping)), key=lambda log: log.get("stream") != "stderr"
-    )
-    last = next((line for file in files if (line := slurm_lines.last_of_program(_tail(file)))), "")
-    return sanitize.without_secrets(sanitize.clean(last))[:_LINE_CHARS]
+def _reported_signal(logs: list[Any]) -> str:
+    """The last line in which the program reports a signal that it caught; empty for none."""
+    lines = (line for log in logs if isinstance(log, Mapping) for line in reversed(_tail(log)))
+    line = next((line for line in lines if _CAUGHT.search(line) and not _ANNOUNCED.search(line)), "")
+    return _shown(line)
 
 
-def _tail(file: Mapping[str, Any]) -> list[str]:
+def _last_lines(logs: list[Any]) -> tuple[str, str]:
+    """The program's last line and, if that states nothing, a clause with the last line shortly above that ends in the system's words for an error."""
+    files = sorted(logs, key=lambda log: not isinstance(log, Mapping) or log.get("stream") != "stderr")
+    tails = ((_tail(file), slurm_lines.last_of_program(_tail(file))) for file in files)
+    tail, last = next(((tail, line) for tail, line in tails if line), ([], ""))
+    near = () if _is_statement(last) else reversed(tail[-_NEAR_LINES:])
+    error = next((line for line in near if _OF_SYSTEM.search(line)), "")
+    return _shown(last), f"; above it: {_shown(error)}" if error and error != last else ""
+
+
+_NEAR_LINES = 10
+_OF_SYSTEM = re.compile(
+    r": (?:No such file or directory|Permission denied|Is a directory|Not a directory|Input/output error|Connection (?:refused|reset by peer|timed out)"
+    r"|No space left on device|Disk quota exceeded|Read-only file system|Stale file handle|Cannot allocate memory)\.?\s*$",
+    re.IGNORECASE,
+)
+
+
+def _shown(line: str) -> str:
+    return sanitize.without_secrets(sanitize.clean(line.strip()))[:_LINE_CHARS]
+
+
+def _tail(file: Any) -> list[str]:
     """The last lines of one file; an agent's report is untrusted like a user's text."""
-    tail = file.get("tail")
+    tail = file.get("tail") if isinstance(file, Mapping) else None
     return [str(line)[:500] for line in tail[:50]] if isinstance(tail, list) else []

@@ -1,7 +1,7 @@
 """Verdicts on attempts without evidence: they depend only on how the attempt ended.
 
 Most of a day's ended attempts are such (`columnar_prefilter`). One attempt of each way to end is judged. Its sentences
-become templates with parameters (nodes, user, durations), which are filled in for the others.
+become templates with parameters (nodes, user, job, durations), which are filled in for the others.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _END = datetime(2026, 1, 1, tzinfo=UTC)
 # Names and times that no real attempt can have: they stand for a template's parameters.
 _NODES = ("{nodes}", "{more nodes}")
 _USER = "{user}"
+_JOB_ID = 999_999_000_017
 _LIMIT_S = 300_003 * 86400.0
 _EARLY_S, _LATE_S = 100_001 * 86400.0 + 3600, 0.99 * _LIMIT_S
 
@@ -98,7 +99,7 @@ class NoEvidenceVerdicts:
         `struck`: first words of the `ruled_out` sentences to leave out.
         """
         (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
-        (reason, nodes, n_gpus, user, limit_s, cancelled_by) = row[10:]
+        (reason, nodes, n_gpus, user, limit_s, cancelled_by, ref) = row[10:]
         ran_s = (end_at - start_at).total_seconds() - suspended_s
         ending = (
             state,
@@ -120,6 +121,7 @@ class NoEvidenceVerdicts:
         values = {
             "nodes": nodes[0] if len(nodes) == 1 else hostlist.compress(nodes),
             "user": user or "the user",
+            "job": ref,
             "ran": phrases.duration(ran_s),
         }
         if limit_s:
@@ -152,7 +154,7 @@ class NoEvidenceVerdicts:
         ran_s = _EARLY_S if ending.early else _LATE_S
         attempt = records.JobAttempt(
             cluster="",
-            job_id=1,
+            job_id=_JOB_ID,
             submit_at=_END - timedelta(seconds=ran_s),
             start_at=_END - timedelta(seconds=ran_s),
             end_at=_END,
@@ -174,6 +176,7 @@ class NoEvidenceVerdicts:
         if any(s.startswith((*_NODES, _USER)) for s in (made.summary, made.next_step, *made.ruled_out)):
             return None
         parameters = {hostlist.compress(nodes): "nodes", _USER: "user", phrases.duration(ran_s): "ran"}
+        parameters[str(_JOB_ID)] = "job"
         if ending.limited:
             parameters[_LIMIT] = "limit"
         return _Answer(
@@ -224,5 +227,6 @@ COLUMNS = (
     "user",
     "time_limit_s",
     "cancelled_by",
+    "ref",
 )
 """Columns of `sql/open_attempts.sql`."""

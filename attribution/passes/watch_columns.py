@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 def unwatched(
     names: Sequence[str], watched: Mapping[str, assign_rows.AgentWatch], node: Ints, end: Ints
 ) -> Flags:
-    """For each pair of an attempt and a node (`node`: index in `names`): True if nothing watched the node at the attempt's end.
+    """For each pair of an attempt and a node (`node`: index in `names`): True if nothing watched the node at the attempt's end, for however short.
 
     `end`: the end of the pair's attempt, microseconds.
     """
@@ -36,7 +36,7 @@ def unwatched(
         began = of * width + np.maximum(since, before) - before
         which = np.searchsorted(began, node * width + end - before) - 1
         mine = (which >= 0) & (of[which] == node)
-        unseen |= mine & (end < until[which]) & (since[which] < end - 60_000_000)
+        unseen |= mine & (end < until[which])
     return unseen
 
 

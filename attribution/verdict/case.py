@@ -67,6 +67,10 @@ class Case:
         "node to the last report of its agent, or to its log's end; a missing node had no agent then",
         default_factory=dict,
     )
+    away: frozenset[str] = records.doc(
+        "nodes whose agent missed its beats at the end and was back within a minute: its last report is in `watched`, but nobody looked then",
+        default=frozenset(),
+    )
     by_log: frozenset[str] = records.doc(
         "agentless nodes of `watched`, known by a log alone: its end does not prove that the node fell silent",
         default=frozenset(),

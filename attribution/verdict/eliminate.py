@@ -40,6 +40,8 @@ STRUCK = {
 LOOKED_FOR = frozenset(STRUCK)
 """Causes of which any sign changes the `ruled_out` sentences."""
 
+TIME_LIMIT = "time limit"
+"""Begins the sentence that rules the time limit out."""
 _SURE = frozenset({records.Confidence.CERTAIN, records.Confidence.LIKELY})
 """Confidences that clear the program."""
 _FELT = timedelta(minutes=30)
@@ -150,6 +152,8 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
 def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in _FILES or not view.fully_watched:
         return
+    if any(f.signature.cause in _FILES for f in view.findings):
+        return  # Its own output reports an error of one; a node that saw none does not clear the servers.
     if not [s for s in view.of(*_FILES) if s.signature.role is not signatures.Role.CONTEXT]:
         yield f"file systems (no fault on {view.node_list})"
 
@@ -181,7 +185,7 @@ def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
         and not near_the_limit
     ):
         limit_s = view.attempt.time_limit_s or 0.0
-        yield f"time limit (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"
+        yield f"{TIME_LIMIT} (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"
 
 
 def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:

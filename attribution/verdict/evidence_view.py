@@ -251,10 +251,17 @@ class EvidenceView:
             if event.at <= self.end_at
             and ((last_sign := last.get(event.node)) is None or last_sign <= event.at + SLACK)
         }
+        silent |= self.case.away
         least = self.onset_at - timedelta(seconds=60)
         return tuple(
             n for n in self.attempt.nodes if n in silent or (at := last.get(n)) is None or at < least
         )
+
+    @functools.cached_property
+    def unheard_nodes(self) -> tuple[str, ...]:
+        """Nodes whose agent was silent at the attempt's end."""
+        agents = (n for n in self.unwatched_nodes if n not in self.case.by_log)
+        return tuple(n for n in agents if self.case.watched.get(n) is not None)
 
     @functools.cached_property
     def watched_nodes(self) -> tuple[str, ...]:
@@ -359,26 +366,6 @@ class EvidenceView:
             and f.event.detail.get("rank") is not None
             for f in self.findings
         )
-
-    @functools.cached_property
-    def lost_node(self) -> str | None:
-        """The node whose loss ended the attempt: named by Slurm, else the one whose agent fell silent, else named by srun; None if unknown."""
-        if self.attempt.failed_node:
-            return self.attempt.failed_node
-        if len(self.attempt.nodes) == 1:
-            return self.attempt.nodes[0]
-        named = next((s.event.node for s in self.of("node_lost")), None)
-        # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
-        out_of_contact = [
-            n
-            for n in self.unwatched_nodes
-            if n not in self.case.by_log and self.case.watched.get(n) is not None
-        ]
-        if named or len(out_of_contact) == 1:
-            return named or out_of_contact[0]
-        srun = {f.event.detail.get("host") for f in self.findings if f.event.kind == "slurm_node_fail"}
-        named_by_srun = [node for node in self.attempt.nodes if node in srun]
-        return named_by_srun[0] if len(named_by_srun) == 1 else None
 
     @functools.cached_property
     def node_list(self) -> str:

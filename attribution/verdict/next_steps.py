@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from probing_cluster.attribution.verdict import (
@@ -67,8 +68,30 @@ def _steps_took_turns(view: evidence_view.EvidenceView) -> bool:
 
 
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """What to do now, in sentences; of a missing package or command also what the script could not set up before it, and what it outlived."""
-    return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}{_outlived(view, ranking.winner)}"
+    """What to do now, in sentences; of something missing also what the script could not set up before it; what it outlived, and what its own tasks may hold."""
+    winner = ranking.winner
+    return (
+        f"{_step(view, ranking)}{_own_port(view, winner)}{_not_set_up(view, winner)}{_outlived(view, winner)}"
+    )
+
+
+def _own_port(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+    """Asks whether the job's own tasks open one port, if several errors in its log are of the same; a rank that tried again did not."""
+    first = next(iter(winner.evidence), None)
+    if first is None or first.kind != "address_in_use":
+        return ""
+    found = [f.event for f in (*view.findings, *view.further_errors)]
+    same = [e for e in found if e.kind == first.kind and e.message == first.message]
+    ranks = {e.detail.get("rank") for e in same}
+    if len(same) < _SEVERAL or (len(ranks) == 1 and None not in ranks):
+        return ""
+    port = _PORT.search(first.message)
+    where = f"port {port[1]}" if port else "the same address"
+    return f" See first whether its own tasks all open it: {len(same)} errors in its log are of {where}, as where every task has RANK=0 (srun gives each its own number in SLURM_PROCID)."
+
+
+_SEVERAL = 2
+_PORT = re.compile(r"\bport:? (\d{1,5})\b", re.IGNORECASE)
 
 
 def _unless_shown(words: str, view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -86,14 +109,21 @@ def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     if winner.cause != "user_error":
         return ""
     missing = [str(e.detail[_LACKED]) for e in winner.evidence if e.detail.get(_LACKED)]
-    if any(e.kind == "import_error" for e in winner.evidence):
+    package = any(e.kind == "import_error" for e in winner.evidence)
+    if package or any(_MISSING.search(e.message) for e in winner.evidence):
         found = [f.event for f in (*view.findings, *view.further_errors)]
         found.sort(key=lambda e: digits.index(e.detail.get("line")) or 0)
-        missing += [e.message for e in found if e.kind == _NOT_FOUND or e.message.startswith(_NO_CONDA)]
+        missing += [e.message for e in found if (package and e.kind == _NOT_FOUND) or _is_no_set_up(e)]
     names = dict.fromkeys(": ".join(phrases.clean(m).rsplit(": ", 2)[-2:]) for m in missing)
     if not names:
         return ""
     return f" The script did not set up its environment before it ({'; '.join(list(names)[:2])}): begin it with `#!/bin/bash -l`, or source what defines that."
+
+
+def _is_no_set_up(event: records.HealthEvent) -> bool:
+    """Whether it is the complaint of a command that sets up an environment: it was not found, or cannot be used so."""
+    no_command = event.kind == _NOT_FOUND and event.detail.get("modules") is True
+    return no_command or event.message.startswith(_NO_CONDA) or _NO_SOURCE.search(event.message) is not None
 
 
 def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
@@ -112,6 +142,10 @@ def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 _BY_SIGNAL = frozenset({"oom_kill_suspected", "process_terminated"})
 _NOT_FOUND, _LACKED = "command_not_found", "lacked_before"
 """The kind of a command that was not found; the field with the script's earlier complaint of such a command, `module` or `ml`."""
+_MISSING = re.compile(r"No such file or directory|\[Errno 2\]|cannot open shared object|execve\(\): ")
+"""Complaints of what the environment of a script may have brought, or the place of."""
+_NO_SOURCE = re.compile(r": (?:source|module|ml|conda): (?:not found|Permission denied)$")
+"""Complaints of a shell without that command; where PATH has a directory that it may not read, it says `Permission denied`."""
 _NO_CONDA = ("CondaError: Run 'conda init' before 'conda activate'", "CommandNotFoundError: Your shell has not been properly configured")  # fmt: skip
 """Conda's complaints if its shell function was not set up; the script goes on in the environment that it has."""
 
@@ -174,7 +208,7 @@ _BY_CODE = "exited with code "
 """Begins the words of a verdict from the exit code alone (`rules.user_error.bare_exit`)."""
 _OWN_OUTPUT = "Look at the program's own output."
 _ABOVE = f"{_OWN_OUTPUT[:-1]} above that line: what led to it often stands there. Correct that, then submit the job again."
-_TRACEBACK = f"{_OWN_OUTPUT[:-1]}: of the traceback there, the last line of your own code is the place, and the values that it had the reason. Correct that, then submit the job again."
+_TRACEBACK = f"{_OWN_OUTPUT[:-1]} above that line: if a traceback stands there, the last line of your own code in it is the place, and the values that it had the reason. Correct that, then submit the job again."
 _LAST_COMMAND = (
     f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "
     "`grep`, `diff`, `cmp` and `[ … ] && …` end with 1 when they find nothing. `set -x` in the script shows it."
@@ -200,8 +234,8 @@ def _advice(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     beside = [f.event for f in view.findings] if winner.by_elimination else []
     shown = winner.evidence if winner.by_elimination else winner.evidence[:1]
     # The same message in another language has the same advice.
-    lines = [(e.message, phrases.in_english(e)) for e in (*shown, *beside)]
-    text = "\n".join([winner.words, *(words for _, words in lines)])
+    lines = [(e.message, _in_plain(view, phrases.in_english(e))) for e in (*shown, *beside)]
+    text = "\n".join([_in_plain(view, winner.words), *(words for _, words in lines)])
     if step := findings.advice(text):
         message = phrases.clean(next((m for m, words in lines if findings.advice(words)), ""))
         by_code = winner.words.startswith(_BY_CODE) and not view.signal and winner.cause != "rank_killed"
@@ -212,6 +246,15 @@ def _advice(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
         return _TRACEBACK if "exception" in shown[0].detail else _ABOVE
     bare = winner.by_elimination and not winner.evidence and not beside
     return _LAST_COMMAND if bare and view.attempt.exit_code == 1 and not view.signal else ""
+
+
+def _in_plain(view: evidence_view.EvidenceView, words: str) -> str:
+    """The line as most shells print it. Some say `Permission denied` of a command that no directory of PATH has, where they may not read one, and end with 127."""
+    return _UNREADABLE_PATH.sub(r"\1not found", words) if view.attempt.exit_code == _NO_COMMAND else words
+
+
+_NO_COMMAND = 127
+_UNREADABLE_PATH = re.compile(r"(?<=: )(\d{1,6}: [^\s/]{1,200}: )Permission denied$")
 
 
 def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding, snapshots
-from probing_cluster.attribution.verdict import claims, evidence_view, gpus, signatures, view_builder, window
-from probing_cluster.core import records, vocabulary
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    gpus,
+    signatures,
+    view_builder,
+    window,
+)
+from probing_cluster.core import digits, errors, hostlist, records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
 """How long before a gang's last progress a fault may lie: a mount may hang for a while before somebody uses it."""
@@ -18,10 +27,12 @@ LINK_FOUND, FOUND = timedelta(seconds=60), timedelta(minutes=5)
 """How long after the gang needed a part the fault that stopped it may first be reported: readings find a link that is down within seconds,
 a driver or a file system reports a missing answer only after its own timeouts. The gang may need it only at the end of its longest step."""
 
+LOST = "node_lost"
 AGENT_SILENT = "agent_silent"
 STILL_ALIVE = timedelta(seconds=60)
 """An agent that reported so long after its node was given up shows that the node lived on."""
-SILENCES = frozenset({AGENT_SILENT, "node_down"})
+NODE_DOWN = "node_down"
+SILENCES = frozenset({AGENT_SILENT, NODE_DOWN})
 """Kinds of events that carry the time of a node's last sign."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
@@ -93,7 +104,7 @@ def loss_after_hang(view: evidence_view.EvidenceView) -> evidence_view.CaseSight
     """
     if not window.given_up(view.attempt) or not view.ranks_stalled:
         return None
-    silent = (s for s in view.of("node_lost") if s.event.kind in SILENCES)
+    silent = (s for s in view.of(LOST) if s.event.kind in SILENCES)
     first = next((s for s in silent if view.start_at < s.at <= view.end_at + evidence_view.SLACK), None)
     step_at = view.case.last_progress_at or view.start_at
     stalls = [f.event.at for f in view.findings if f.event.kind == snapshots.STALL]
@@ -107,7 +118,7 @@ def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSi
     """
     sightings = [
         s
-        for s in (*view.of("node_lost"), *view.of("node_reboot"))
+        for s in (*view.of(LOST), *view.of("node_reboot"))
         if s.when is not evidence_view.EventPhase.BEFORE_START and not s.of_later_attempt
     ]
     return [
@@ -121,10 +132,90 @@ def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSi
     ]
 
 
+def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
+    """The nodes whose loss ended the attempt: named by Slurm, else those that fell silent, else those that srun names; empty if unknown."""
+    nodes = view.attempt.nodes
+    if view.attempt.failed_node or len(nodes) == 1:
+        return frozenset({view.attempt.failed_node or nodes[0]})
+    srun = _named_by_srun(view)
+    signs = [s for s in signs_of_loss(view) if not outlived_its_loss(view, s.event.node)]
+    # What fell silent only after the end may be the next attempt's loss.
+    signs = [s for s in signs if s.at <= view.end_at + evidence_view.SLACK] or signs
+    unreached = frozenset(s.event.node for s in signs if s.event.kind == NODE_DOWN)
+    if unreached:
+        return unreached & srun or unreached
+    # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
+    agents = {n for n in nodes if n not in view.case.by_log and view.case.watched.get(n) is not None}
+    silent = frozenset(s.event.node for s in signs if s.event.kind == AGENT_SILENT).union(view.unheard_nodes)
+    # Where srun names a node that was not silent, or every agent was silent, the silence may be the agents' own.
+    if silent and (srun or (len(agents) > 1 and silent >= agents)):
+        return silent & srun
+    return silent or srun
+
+
+def _named_by_srun(view: evidence_view.EvidenceView) -> frozenset[str]:
+    """The attempt's nodes that srun's lines name as lost: a host or a Slurm hostlist a line."""
+    named: set[str] = set()
+    for found in view.findings:
+        host = found.event.detail.get("host")
+        if found.event.kind == "slurm_node_fail" and isinstance(host, str):
+            with contextlib.suppress(errors.MalformedInput):
+                named.update(hostlist.expand(host))
+    return frozenset(view.attempt.nodes) & named
+
+
 def outlived_its_loss(view: evidence_view.EvidenceView, node: str) -> bool:
     """True if the agent that ran when Slurm gave the node up reported later."""
     last_sign = None if node in view.case.by_log else view.case.watched.get(node)
     return last_sign is not None and last_sign > view.end_at + STILL_ALIVE
+
+
+def ended_before_loss(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    """The line of the log that shows that the program had ended when Slurm reported NODE_FAIL; None where it ran on or a node may be lost.
+
+    A slurmctld that is restarted just after a job's end may not know of it, and gives up the job that it does not find.
+    A node that is set DOWN, or whose slurmd stopped, is named by srun or slurmstepd in the log.
+    """
+    by_agents = view.attempt.nodes and not set(view.attempt.nodes) & view.case.by_log
+    gone = view.of(LOST, "node_reboot", "node_set_down")
+    during = [s for s in gone if view.start_at < s.at <= view.end_at + STILL_ALIVE]
+    if view.state != "NODE_FAIL" or not by_agents or view.unwatched_nodes or during:
+        return None
+    if any(f.event.kind == "slurm_node_fail" for f in view.findings):
+        return None
+    ends = (f.event for f in view.findings if f.event.source == "joblog" and _ends_the_program(f))
+    return next(ends, None)
+
+
+def _ends_the_program(found: evidence_view.CaseFinding) -> bool:
+    """True for the error that began the end, if the program did not go on, and for srun's line on a task that no signal ended."""
+    detail = found.event.detail
+    if found.event.kind == "task_exit":
+        code = digits.index(detail.get("exit_code")) or 0
+        return 0 < code < vocabulary.BY_SIGNAL
+    own = found.signature.role is findings.FindingRole.OWN and detail.get("first_cause") is True
+    return own and not (detail.get("goes_on") is True or detail.get("went_on"))
+
+
+def lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) -> bool:
+    """True if the node's agent reported between the end and that boot.
+
+    A silence of under a minute leaves no gap in `watched`, so a boot that soon after the end cannot be judged.
+    """
+    last = view.case.watched.get(node)
+    beat_after_end = (
+        last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
+    )
+    return beat_after_end and booted_at > view.end_at + STILL_ALIVE
+
+
+def ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) -> bool:
+    """True if the job's Epilog ran on the node before it was found gone: the node outlived the job."""
+    return any(
+        a.released_at is not None and view.start_at <= a.released_at < before
+        for a in view.case.allocations
+        if a.node == node and a.job_id == view.attempt.job_id
+    )
 
 
 def fell_silent(view: evidence_view.EvidenceView, node: str) -> bool:

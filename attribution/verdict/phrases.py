@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import gpus
-from probing_cluster.core import hostlist, records, sanitize, vocabulary
+from probing_cluster.core import digits, hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import fault_names
 
 _KINDS = {
@@ -169,6 +169,18 @@ def exit_code(
     return f"{code} ({'; '.join(meanings)})" if meanings else f"{code}"
 
 
+_OR_SIGNAL = re.compile(r"(?<=exited with code )(?P<code>\d{1,2}) \(or \d{3}, SIG[A-Z]{2,6}\)")
+
+
+def without_signal(summary: str, lines: Sequence[str]) -> str:
+    """The summary without the signal that an exit code may stand for, if shells report that signal and none of the `lines` of the output's end names it."""
+    found = _OR_SIGNAL.search(summary)
+    if found is None or (code := int(found["code"])) not in _REPORTED:
+        return summary
+    named = any(names_signal(line, code) for line in lines)
+    return summary if named else summary.replace(found[0], found["code"], 1)
+
+
 def before_a_repair(step: str) -> str:
     """The step for a part that is only possibly at fault: check it before the repair."""
     if not step.startswith(_REPAIRS):
@@ -190,6 +202,19 @@ def names_signal(line: str, number: int) -> bool:
         any(w and w.lower() in line.lower() for w in words)
         or re.search(rf"\bsignal:? {number}\b", line, re.IGNORECASE) is not None
     )
+
+
+def in_rank(error: records.HealthEvent, nodes: Sequence[str], beside: Iterable[records.HealthEvent]) -> str:
+    """Names the rank that an error is of, if its words do not, and its node, if srun's lines on tasks `beside` it show that each rank is a task."""
+    rank = digits.index(error.detail.get("rank"))
+    if rank is None or re.search(rf"\b(?:rank|task) ?{rank}\b", error.message, re.IGNORECASE):
+        return ""
+    lines = [e.detail for e in beside if e.detail.get("tasks")]
+    # A launcher of its own, such as torchrun, is one task a node, whatever its ranks are called.
+    each = any((digits.index(d.get("rank")) or 0) >= len(nodes) for d in lines)
+    hosts = [d.get("host") for d in lines if each and d["tasks"] == str(rank)]
+    node = next((n for n in nodes if n in hosts), "")
+    return f" in rank {rank}{f' on {node}' if node else ''}"
 
 
 _SHELL = re.compile(

@@ -161,7 +161,8 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
 
 
 def _node_given_up(view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
-    of_lost_node = view.lost_node is None or view.lost_node == claim.node
+    lost = node_faults.lost_nodes(view)
+    of_lost_node = not lost or claim.node in lost
     return (
         min(claim.weight, _NOT_CERTAIN)
         if of_lost_node or claim.explains >= LOSSES

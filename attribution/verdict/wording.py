@@ -214,14 +214,15 @@ _OF_SLURM = re.compile(r"slurm(?:step)?d\b")
 _CHAINED = {"raised_as": "which it raised on as", "caused_by": "caused by"}
 
 
-def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+def _user_error(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
         chained = ((words, str(first.detail.get(name) or "")) for name, words in _CHAINED.items())
         others = "".join(f", {words} {phrases.clean(message)}" for words, message in chained if message)
-        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}{others}")
+        where = phrases.in_rank(first, view.attempt.nodes, [f.event for f in view.findings])
+        return phrases.sentence(f"The program failed{alone}{where}: {phrases.clean(winner.words)}{others}")
     # The quoted line keeps its own end, and what is before it too.
     words, quoted, line = winner.words.partition("; its log says: ")
     return phrases.sentence(f"The program {phrases.clean(words)}{quoted}{phrases.clean(line)}")

@@ -10,12 +10,13 @@ from typing import Any
 
 import psycopg
 
-from probing_cluster.control_plane.doctor import site_certificates, site_names
+from probing_cluster.control_plane.doctor import site_certificates, site_doors, site_names
 from probing_cluster.control_plane.policy import last_poll
 from probing_cluster.core import clock, errors, records, settings, vocabulary
-from probing_cluster.db import engines, migrate
+from probing_cluster.db import driver_errors, engines, migrate
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
+from probing_cluster.reports.asking import door
 from probing_cluster.slurm_plugins import commands, doctor
 
 MOST_SKEW_S = 2.0
@@ -64,7 +65,8 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         else:
             found = "does not answer"
             fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"
-        yield doctor.fail("database", found, why=str(exc), fix=fix)
+        why = str(exc).replace(driver_errors.MORE, "")
+        yield doctor.fail("database", found, why=why, fix=fix)
         return
     yield service(config)
     yield from agents(config, run)
@@ -90,6 +92,10 @@ def schema(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         found = f"schema {status.current or 'none'}, this version needs {status.head}"
         why = "the service waits, or works on tables that are not what it thinks"
         yield doctor.fail("database", found, why=why, fix="probing-ctl db upgrade, as the database's owner")
+    if status.read_only:
+        why = "nothing is stored: agents keep what they see, no job is judged and no node drained"
+        fix = "[database] url names the primary; ALTER DATABASE … (or ALTER ROLE …) RESET default_transaction_read_only; a full disk may be why it was set"
+        yield doctor.fail("database_writes", f"read-only: {status.read_only}", why=why, fix=fix)
     if not config.database.url:
         why = "agents on other hosts cannot reach the embedded server"
         fix = "set [database] url on a cluster of more than one host"
@@ -157,12 +163,20 @@ def service(config: settings.Settings) -> doctor.DoctorFinding:
     """Whether the service is at work: without it nothing is judged, drained or sent, whatever agents report."""
     with db_store.Store.open(_url(config)) as store:
         read_at = last_poll.at(store, config.cluster.name)
-    found = last_poll.stale(read_at, clock.SYSTEM.now(), config)
+    serves = door.serves(config)
+    found = last_poll.stale(read_at, clock.SYSTEM.now(), config, serves)
     if not found:
         return doctor.ok("service", f"read accounting at {read_at:%H:%M:%S}Z")
     why = "jobs get no verdict, bad nodes are not drained and nobody is told"
     fix = "systemctl status probing-serve (or probing-ctl serve); where it runs, see what this says of sacct"
-    return (doctor.warn if read_at is None else doctor.fail)("service", found, why=why, fix=fix)
+    if serves is False:
+        fix = site_doors.HANGS
+    elif serves:
+        why = "jobs that ended since get no verdict"
+        fix = "see what this says of slurmdbd and of the database; else journalctl -u probing-serve"
+    return (doctor.warn if read_at is None and serves is None else doctor.fail)(
+        "service", found, why=why, fix=fix
+    )
 
 
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:

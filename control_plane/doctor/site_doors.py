@@ -5,26 +5,30 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from probing_cluster.control_plane.doctor import site_certificates
 from probing_cluster.core import database_url, errors, network_address, settings
-from probing_cluster.reports.asking import munge
+from probing_cluster.reports.asking import door, munge
 from probing_cluster.slurm_plugins import doctor
 
 _CONNECT_S = 5.0
+HANGS = "systemctl status probing-serve: it ended without a word, or hangs; systemctl restart probing-serve"
+"""What to do about a service that does not answer on its socket."""
 
 
 def own_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The service listens on this host."""
     path = Path(config.service.socket)
-    if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        yield doctor.ok("report_socket", str(path))
-        return
     why = "users' probing-report is answered only while probing-ctl serve runs"
+    if path.is_socket():
+        if door.serves(config) is not False:
+            yield doctor.ok("report_socket", str(path))
+            return
+        yield doctor.fail("report_socket", f"the service does not answer on {path}", why=why, fix=HANGS)
+        return
     fix = "systemctl start probing-serve; by hand: probing-ctl serve"
     yield doctor.warn("report_socket", f"no socket at {path}", why=why, fix=fix)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.door import callers, places, web_keys
+from probing_cluster.control_plane.door import callers, kept_socket, places, web_keys
 from probing_cluster.control_plane.gangs import gang_board, questions
 from probing_cluster.control_plane.owners import handover, waiting
 from probing_cluster.core import errors, network_address, peer, secret_file, settings
@@ -95,7 +95,7 @@ def _answered(
             queued = _queued(service, known, caller, ref)
         except commands.SlurmAway as exc:
             _require_started(service, known, caller, ref)
-            raise waiting.unknown_job(ref) from exc
+            raise waiting.unknown_job(service, ref) from exc
         if queued is None or not queued.waits:
             _require_started(service, known, caller, ref)
         if queued is not None:
@@ -246,7 +246,7 @@ def _request(connection: socket.socket) -> dict[str, Any] | None:
         if not piece:
             break
         line += piece
-    if len(line) > door.MAX_REQUEST_BYTES:
+    if not line or len(line) > door.MAX_REQUEST_BYTES:  # nothing: somebody only looked whether we listen
         return None
     request = json.loads(line)
     return request if isinstance(request, dict) else None
@@ -323,27 +323,13 @@ class _TlsServer(_Server):
 def serving(service: context.Context) -> Iterator[None]:
     """The doors, open while the block runs; without one that cannot be opened (logged)."""
     known = callers.Callers(service)
-    with _unix_door(service, known), _tls_door(service, known):
-        yield
-
-
-@contextlib.contextmanager
-def _unix_door(service: context.Context, known: callers.Callers) -> Iterator[None]:
     path = Path(service.config.service.socket)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        server = _UnixServer(service, known, str(path))
-        path.chmod(0o666)  # everybody may knock; who may read is decided per request
-    except OSError as exc:
-        LOG.warning("no report socket", extra={"fields": {"path": str(path), "why": str(exc)}})
+
+    def unix() -> contextlib.AbstractContextManager[None]:
+        return _served(_UnixServer(service, known, str(path)), "report-door")
+
+    with kept_socket.kept(path, unix), _tls_door(service, known):
         yield
-        return
-    try:
-        with _served(server, "report-door"):
-            yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -27,8 +27,10 @@ def attempt_of(
     store: db_store.Store, job: str, number: int | None = None, cluster: str | None = None
 ) -> records.JobAttempt:
     """The attempt of a job as people name it, by default its last; without a cluster, of the store's. Raises NotFound."""
-    wanted = [job_ref.parse(job).base]
-    found = _last(store.attempts(job_ids=wanted, cluster=cluster), job, number)
+    known = store.attempts(job_ids=[job_ref.parse(job).base], cluster=cluster)
+    found, last = _last(known, job, number), _last(known, job)
+    if found is None and last is not None:
+        raise errors.NotFound(f"job {job} has no attempt {number}; its last is {last.attempt}")
     if found is None:
         which = "no attempt" if number is None else f"no attempt {number}"
         raise errors.NotFound(f"{which} of job {job} is known{_elsewhere(store, job)}")

@@ -7,6 +7,7 @@ batch, and those go one by one for a while, so that a delivery that no server ca
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import psycopg
 
 from probing_cluster.core import errors
-from probing_cluster.db import delivery, door_wire, network
+from probing_cluster.db import delivery, door_wire, driver_errors, network
 
 MOST_DELIVERIES = 200
 MOST_BYTES = 4 << 20
@@ -28,8 +29,8 @@ CALL_S = 60.0
 URGENT = b'"severity":"high"'
 """In a delivery: it need not wait for others. A hint only, whatever else may hold these bytes."""
 _CALL = "SELECT probing.deliver_batch(%b::text[], %b::text[])"
-_UNREACHED = ("08", "53", "57")
-"""SQLSTATE classes of a server that is away, full or stopping: no delivery's fault."""
+_UNREACHED = ("08", "53", "57", driver_errors.READ_ONLY)
+"""SQLSTATE classes of a server that is away, full, stopping or read-only: no delivery's fault."""
 
 LOG = logging.getLogger("probing.node_door")
 
@@ -155,7 +156,8 @@ class DeliveryBatches:
             self._alone |= dict.fromkeys((item.role for item in batch), until_s)
         self.failed_total += len(batch)
         # Of the whole batch nobody knows whose fault it was: every node is told to come again, none that its rows are bad.
-        return [door_wire.failure("08006", text).decode()] * len(batch)
+        state = state if state == driver_errors.READ_ONLY else "08006"
+        return [door_wire.failure(state, text).decode()] * len(batch)
 
 
 class _Connection:
@@ -172,12 +174,15 @@ class _Connection:
             connection.end_at = time.monotonic() + CALL_S
             arguments = ([item.role for item in batch], [item.load.decode() for item in batch])
             row = connection.execute(_CALL, arguments).fetchone()
+            assert row is not None
+            answers: list[str] = row[0]
+            for answer in answers:
+                if f'"{driver_errors.READ_ONLY}"' in answer and door_wire.is_refusal(answer):
+                    raise psycopg.errors.ReadOnlySqlTransaction(json.loads(answer)["error"])
         except psycopg.Error as exc:
-            if exc.sqlstate is None:
+            if exc.sqlstate in (None, driver_errors.READ_ONLY):
                 self.close()
             raise
-        assert row is not None
-        answers: list[str] = row[0]
         return answers
 
     def close(self) -> None:
@@ -209,7 +214,7 @@ def check_role(url: str) -> None:
             "the door's login may not hand over deliveries; probing-ctl db add-login NAME door makes one"
         ) from exc
     except psycopg.Error as exc:
-        raise errors.DatabaseUnavailable(f"the database cannot be reached: {exc}") from exc
+        raise driver_errors.unreachable(exc) from exc
 
 
 def _is_text(load: bytes) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import last_poll
 from probing_cluster.control_plane.repair import by_hand, workflow
 from probing_cluster.core import errors, hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import pending_reasons
@@ -77,9 +78,15 @@ def of(service: context.Context, ref: job_ref.JobRef, *, deadline_s: float = DEA
 def beside(service: context.Context, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The rows of a report; of a job that was requeued and has not started, with what Slurm says that it waits for (`waits`)."""
     last = rows.record_from_json(records.JobAttempt, document["attempts"][-1])
-    restarts = [d for d in document.get("drains") or () if d["action"] == "restart" and d["state"] == "done"]
-    by_us = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
-    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or by_us):
+    # By us, or by Slurm itself, as a restart that we skipped says.
+    restarts = [
+        d
+        for d in document.get("drains") or ()
+        if d["action"] == "restart"
+        and (d["state"] == "done" or (d["state"] == "skipped" and vocabulary.is_back_already(d["why_state"])))
+    ]
+    again = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
+    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or again):
         return document
     if document.get("other_submits"):
         return document  # Slurm may mean another job of the id
@@ -104,10 +111,17 @@ def _is_test(service: context.Context, name: str) -> bool:
 
 def _not_read(service: context.Context, ref: job_ref.JobRef, state: str) -> str:
     poll_s = service.config.service.accounting_poll_s
-    return (
-        f"job {ref} is {sanitize.clean(state, 40)} by Slurm, and the accounting read so far has no start of it: "
-        f"it is read every {poll_s:g} s; ask again then"
-    )
+    begins = f"job {ref} is {sanitize.clean(state, 40)} by Slurm, and the accounting read so far has no start of it: "
+    late = _not_read_lately(service)
+    return f"{begins}{late or f'it is read every {poll_s:g} s'}; ask again then"
+
+
+def _not_read_lately(service: context.Context) -> str:
+    """That accounting is not read as it should be, and since when; empty while it is."""
+    read_at = last_poll.at(service.store, service.cluster)
+    if read_at is None or not last_poll.stale(read_at, service.clock.now(), service.config, serves=True):
+        return ""
+    return f"it was last read at {read_at:%H:%M:%S}Z, and slurmdbd or the database keeps the next reading waiting"
 
 
 def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:
@@ -123,10 +137,11 @@ def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:
     return f"job {ref} waits ({shown}): {why}"
 
 
-def unknown_job(ref: job_ref.JobRef) -> errors.NotFound:
+def unknown_job(service: context.Context, ref: job_ref.JobRef) -> errors.NotFound:
     """What is said of a job that is not known where Slurm does not answer."""
+    late = _not_read_lately(service)
     return errors.NotFound(
-        f"job {ref} is not known: no start of it is in the accounting read so far, and Slurm does not answer, "
+        f"job {ref} is not known: no start of it is in the accounting read so far{late and f' ({late})'}, and Slurm does not answer, "
         "so whether it waits could not be asked; try again later"
     )
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # the command line is there before the database's libraries a
 
 STALE_S = 120.0
 """Older than this, and than three polls, what is stored is not the present."""
+LATE_S = 20.0
+"""The same where the service is known to run: something keeps it waiting."""
 
 
 def at(store: db_store.Store, cluster: str) -> datetime | None:
@@ -20,10 +22,19 @@ def at(store: db_store.Store, cluster: str) -> datetime | None:
     return datetime.fromisoformat(found) if isinstance(found, str) else None
 
 
-def stale(read_at: datetime | None, now: datetime, config: settings.Settings) -> str:
-    """What is wrong with that, as a sentence's part; empty while the service is at work."""
-    if read_at is None:
-        return "accounting was never read, so probing-ctl serve may not run"
-    if (now - read_at).total_seconds() > max(STALE_S, 3 * config.service.accounting_poll_s):
-        return f"accounting was last read {read_at:%Y-%m-%d %H:%M:%S}Z, so probing-ctl serve may not run"
-    return ""
+def stale(
+    read_at: datetime | None, now: datetime, config: settings.Settings, serves: bool | None = None
+) -> str:
+    """What is wrong with that, as a sentence's part; empty while the service is at work.
+
+    `serves`: whether the service answers on its socket, where that is known (`reports.asking.door.serves`).
+    """
+    last = "never read" if read_at is None else f"last read {read_at:%Y-%m-%d %H:%M:%S}Z"
+    if serves is False:
+        return f"probing-ctl serve does not answer on {config.service.socket}, and accounting was {last}"
+    limit_s = max(LATE_S if serves else STALE_S, 3 * config.service.accounting_poll_s)
+    if read_at is not None and (now - read_at).total_seconds() <= limit_s:
+        return ""
+    if serves:
+        return f"accounting was {last}, though probing-ctl serve runs: slurmdbd or the database may keep it waiting"
+    return f"accounting was {last}, so probing-ctl serve may not run"

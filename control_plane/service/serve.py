@@ -191,12 +191,26 @@ def revive(service: context.Context) -> None:
     service.seldom("revive", _REVIVE_S, start)
 
 
+def run_pass(service: context.Context, task: context.Task) -> str:
+    """One pass of a task; what it did. Raises DatabaseReadOnly also where an earlier pass could not write and this one had nothing to."""
+    try:
+        did = task.run(service)
+        if service.journal.waits_to_write(task.name):
+            service.store.require_writable()
+    except errors.DatabaseReadOnly:
+        service.store.engine.dispose()  # sessions that are read-only for their life, whatever cursor found it
+        raise
+    return did
+
+
 def _schedule(
     scheduler: BackgroundScheduler, service: context.Context, task: context.Task, number: int
 ) -> None:
     def one() -> None:
         if not service.stopping.is_set():
-            done = journal.one_pass(service.journal, task.name, lambda: task.run(service), service.clock)
+            done = journal.one_pass(
+                service.journal, task.name, lambda: run_pass(service, task), service.clock
+            )
             if done.outcome == "unavailable":
                 revive(service)
             if done.outcome == "ok" and done.message and not service.stopping.is_set():

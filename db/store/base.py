@@ -13,10 +13,14 @@ from sqlalchemy.dialects import postgresql as pg
 from sqlalchemy.dialects.postgresql import psycopg as psycopg_dialect
 
 from probing_cluster.core import errors
-from probing_cluster.db import binary_arrays, engines, rows, tables, unreadable
+from probing_cluster.db import binary_arrays, driver_errors, engines, rows, tables, unreadable
 
 _R = TypeVar("_R")
 _M = TypeVar("_M", bound=Mapping[Any, Any])
+
+
+_WRITES = sa.text("SELECT 1 FROM probing.state WHERE false FOR UPDATE")
+"""Touches no row, and is refused where nothing may be written."""
 
 
 class StoreBase:
@@ -29,6 +33,7 @@ class StoreBase:
         self.url = url
         self.cluster = cluster
         self.engine = engines.make(url, pool_size=pool_size, max_overflow=max_overflow)
+        sa.event.listen(self.engine, "handle_error", _read_only_is_gone)
         self._readers: list[Any] = []
         self.skipped = unreadable.Skipped()
 
@@ -72,6 +77,11 @@ class StoreBase:
             except errors.MalformedInput as exc:
                 self.skipped.note(tables.table_name(cls), row, str(exc))
         return made
+
+    def require_writable(self) -> None:
+        """Raises DatabaseReadOnly where a session cannot write."""
+        with engines.translated(), self.engine.connect() as connection:
+            connection.execute(_WRITES)
 
     def close(self) -> None:
         """Give all connections back."""
@@ -117,6 +127,12 @@ class StoreBase:
         given = [rows.to_row(record) for record in records]
         if given:
             self._execute(upsert(tables.BY_RECORD[cls]), given)
+
+
+def _read_only_is_gone(raised: sa.engine.ExceptionContext) -> None:
+    """A session that may not write is thrown away, with those opened before: the next ones may."""
+    if getattr(raised.original_exception, "sqlstate", None) == driver_errors.READ_ONLY:
+        raised.is_disconnect = True
 
 
 def _has_unreadable(row: Mapping[Any, Any]) -> bool:

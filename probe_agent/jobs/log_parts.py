@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence import utf16
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -176,7 +177,7 @@ def words(parts: Sequence[LogPart], size: int, begin: int = 0, n_unread_bytes: i
     """
     n_read = sum(len(p.data) for p in parts) - n_unread_bytes
     if n_read >= size - begin:
-        return f"its first {begin} bytes were there before the job began" if begin else ""
+        return vocabulary.there_before(begin) if begin else ""
     slow = (
         f"; {n_unread_bytes} bytes were left out because reading them took too long" if n_unread_bytes else ""
     )

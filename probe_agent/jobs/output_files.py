@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.core import errors, hostlist, sanitize, vocabulary
 from probing_cluster.probe_agent.jobs import jobs, log_names
 
 LATER_START = "later start"
@@ -21,7 +21,7 @@ _WHY = {
     "ESTALE": "its file server no longer has it",
     "ENAMETOOLONG": "its path is longer than the kernel takes",
     "EIO": "its file system answers with errors",
-    LATER_START: "a later start of the job has written into it since",
+    LATER_START: vocabulary.LATER_START_WROTE,
 }
 """Error of opening a file to the sentence that a report shows."""
 
@@ -48,7 +48,7 @@ def of_job(job: jobs.NodeJob, node: str, *, anywhere: bool = False) -> OutputFil
                 path = sanitize.clean(pattern, 1024)
                 unread.append({"stream": stream, "path": path, "why": str(exc), "unnamed": True})
     unread += [
-        {"stream": stream, "path": paths[0], "why": "the job sends it to /dev/null"}
+        {"stream": stream, "path": paths[0], "why": vocabulary.DISCARDED_OUTPUT}
         for stream, paths in named.items()
         if paths[0] == "/dev/null"
     ]
@@ -122,7 +122,7 @@ def _missing(stream: str, job: jobs.NodeJob, why: str) -> dict[str, Any]:
     added: dict[str, Any] = {} if log_names.ids_known(job) else {"unnamed": True}
     if stream == "stdout" and not job.stdout:
         # Older releases do not tell the Prolog whether sbatch, srun or salloc began the job.
-        added["why"] = f"{_WHY['ENOENT']}; srun and salloc without sbatch write to their own terminal"
+        added["why"] = f"{_WHY['ENOENT']}; {vocabulary.ON_A_TERMINAL}"
     return added
 
 

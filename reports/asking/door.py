@@ -21,6 +21,8 @@ VERSION = 1
 MAX_REQUEST_BYTES = 4096
 MAX_REPLY_BYTES = 64 * 2**20
 _DEADLINE_S = 15.0
+ALIVE_S = 2.0
+"""For an answer that waits for nothing."""
 _ERRORS: dict[str, type[errors.ProbingError]] = {
     "not_found": errors.NotFound,
     "not_permitted": errors.NotPermitted,
@@ -35,6 +37,10 @@ OTHER_DATABASE = "other_database"
 
 class OtherDatabase(errors.DatabaseUnavailable):
     """The service answers for another database."""
+
+
+class NotInTime(errors.DatabaseUnavailable):
+    """The service listens, and has not answered in time."""
 
 
 def request_for(
@@ -101,6 +107,24 @@ def _over_unix(path: Path, request: Mapping[str, Any], deadline_s: float) -> Map
     return _rows(_exchange(connect, request, str(path)), str(path))
 
 
+def serves(config: settings.Settings) -> bool | None:
+    """Whether the service answers on its socket here, whatever the database and Slurm do; None where there is none, or another database's."""
+    path = Path(config.service.socket)
+    request = {"v": VERSION, "op": "alive", "database": database_id(config), "cluster": config.cluster.name}
+    try:
+        if not path.is_socket():
+            return None
+        _over_unix(path, request, ALIVE_S)
+    except OtherDatabase:
+        return None
+    except errors.DatabaseUnavailable as exc:
+        # One that is asked by too many at once closes without a word; one whose directory is closed to us is not known.
+        return False if isinstance(exc.__cause__, TimeoutError | ConnectionRefusedError) else None
+    except (errors.ProbingError, OSError) as exc:
+        return True if isinstance(exc, errors.UsageError) else None
+    return True
+
+
 def web(config: settings.Settings, op: str, **given: Any) -> Mapping[str, Any]:
     """The service's reply to one of WEB_OPS: over its socket on its own host, over TLS from elsewhere."""
     request = {"v": VERSION, "op": op, "cluster": config.cluster.name} | given
@@ -162,13 +186,18 @@ def _rows(reply: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 def _exchange(
     connect: Callable[[], socket.socket], request: Mapping[str, Any], where: str
 ) -> Mapping[str, Any]:
+    listens = False
     try:
         with connect() as sock:
+            listens = True
             # The request is a line, so the stream stays open: closing one side of TLS would close both.
             sock.sendall(json.dumps(request).encode() + b"\n")
             raw = _read_all(sock)
         reply = json.loads(raw)
     except (OSError, ValueError) as exc:
+        if listens and isinstance(exc, TimeoutError):
+            msg = f"the service has not answered on {where} in time: it may wait for Slurm or the database; ask again."
+            raise NotInTime(msg) from exc
         msg = f"the service does not answer on {where} ({exc}); is probing-ctl serve running?"
         raise errors.DatabaseUnavailable(msg) from exc
     if not isinstance(reply, dict):

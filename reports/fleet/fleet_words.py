@@ -85,7 +85,10 @@ def _sizes(figure: Figure) -> list[str]:
         return ["Job sizes are not known: accounting records no attempt's GPUs."]
     made = ["No attempt on record held a GPU."]
     if top["gpu_h"]:
-        made = [f"Most GPU time went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."]
+        n, gpu_h = (sum(size[key] or 0 for size in figure["sizes"]) for key in ("n_attempts", "gpu_h"))
+        made = [
+            f"Of {_amount(gpu_h)} GPU hours of {_jobs(n)}, those that still run as well, most went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."
+        ]
     if figure["n_unknown_gpus"]:
         made.append(f"Of {_jobs(figure['n_unknown_gpus'])} the number of GPUs is not known.")
     return made

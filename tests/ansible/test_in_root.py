@@ -150,7 +150,7 @@ def test_a_whole_site_on_one_debian(place: Path, root: Path) -> None:
     assert output("/usr/lib/probing-cluster/slurm/epilog.d/50-probing") == ""
     assert site.play("site") == 0, site.last()
     assert site.play("site", "--check") == 0, site.last()
-    assert "observe_only = True" in output(
+    assert "observe_only = true" in output(
         "runuser", "-u", "probing", "--", "/usr/local/bin/probing-ctl", "policy", "show"
     )
     site.play("uninstall", probing_purge=True)

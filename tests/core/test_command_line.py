@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import command_line, errors
+from tests.every_case import every
 
 
 def parser() -> command_line.Parser:
@@ -27,7 +28,7 @@ def parser() -> command_line.Parser:
     return made
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "nodes n1 --config c.toml --json",
@@ -44,7 +45,7 @@ def test_an_option_may_stand_before_the_subcommand(line: str) -> None:
     assert (calls.command, calls.node, calls.config, calls.json) == ("nodes", ["n1"], Path("c.toml"), True)
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "lemon report --config nodes --day 2026-01-01",
@@ -59,7 +60,7 @@ def test_groups_of_groups_and_values_that_look_like_commands(line: str) -> None:
     assert (calls.command, calls.lemon_command, calls.config) == ("lemon", "report", Path("nodes"))
 
 
-@pytest.mark.parametrize("line", ["--day x nodes", "--odd nodes", "--json", "", "-- nodes", "--json --"])
+@every("line", ["--day x nodes", "--odd nodes", "--json", "", "-- nodes", "--json --"])
 def test_what_the_subcommand_does_not_take_is_refused(line: str) -> None:
     """An option of another subcommand, or of none, is wrong usage as it always was."""
     with pytest.raises(SystemExit) as ended:
@@ -131,7 +132,7 @@ def test_options_of_several_values_stay_where_they_are() -> None:
     assert (args.name, args.many) == ("a", ["b", "c"])
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e999", "", "soon", "86401"])
+@every("text", ["0", "-1", "nan", "inf", "1e999", "", "soon", "86401"])
 def test_what_is_no_time_to_wait_is_refused(text: str) -> None:
     """`nan` is neither above 0 nor below: a check for the one let it through to a sleep that raised."""
     with pytest.raises(errors.UsageError, match="is no number of seconds above 0 and at most 86,400"):
@@ -139,7 +140,7 @@ def test_what_is_no_time_to_wait_is_refused(text: str) -> None:
     assert command_line.seconds("0.5") == 0.5
 
 
-@pytest.mark.parametrize("text", ["9" * 23, "-" + "9" * 23, "1.5", "x", "", "8_4", " 8", "٨"])
+@every("text", ["9" * 23, "-" + "9" * 23, "1.5", "x", "", "8_4", " 8", "٨"])
 def test_what_is_no_number_the_database_takes_is_refused(text: str) -> None:
     """Not first by the database, in its own words."""
     with pytest.raises(errors.UsageError):
@@ -147,9 +148,7 @@ def test_what_is_no_number_the_database_takes_is_refused(text: str) -> None:
     assert command_line.whole("42") == 42
 
 
-@pytest.mark.parametrize(
-    "line", ["shell --dir D echo fleet --html /tmp/x", "--dir D shell echo fleet --html /tmp/x"]
-)
+@every("line", ["shell --dir D echo fleet --html /tmp/x", "--dir D shell echo fleet --html /tmp/x"])
 def test_the_words_of_a_command_that_is_run_keep_their_order(line: str) -> None:
     """`shell COMMAND --option VALUE` hands the words on as they stand, also such as are options here."""
     made = command_line.Parser(prog="probing-x")

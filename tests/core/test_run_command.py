@@ -14,6 +14,7 @@ import pytest
 
 from probing_cluster.core import errors
 from probing_cluster.core.ending import run_command
+from tests.every_case import every
 
 BIN = Path(sys.executable).parent
 COMMANDS = ("ctl", "report", "agent", "check", "sandbox", "diagnose")
@@ -30,7 +31,7 @@ def ended(command: str, redirections: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every("name", COMMANDS)
 def test_a_full_disk_behind_the_output_is_an_error_and_no_traceback(name: str) -> None:
     """Not everything was written: the code says so."""
     done = ended(f"{BIN}/probing-{name} --version", ">/dev/full")
@@ -96,7 +97,7 @@ PRINTS = (
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("redirections", "code", "words"),
     [
         (">/dev/full 2>&1", 1, ""),

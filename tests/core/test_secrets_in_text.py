@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core.sanitize import secret_forms, secrets_in_text
+from tests.every_case import every
 
 RANDOM = "0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
 PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{RANDOM}\n-----END OPENSSH PRIVATE KEY-----"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "left"),
     [
         ("export WANDB_API_KEY=0123456789abcdef", "export WANDB_API_KEY=***"),
@@ -126,7 +127,7 @@ def test_a_secret_is_taken_out(text: str, left: str) -> None:
     assert secrets_in_text.masked(text) == left
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Unexpected key: model.layer",
@@ -336,7 +337,7 @@ def test_a_makers_key_vanishes_behind_any_word(prefix: str, front: str, data: st
     assert key not in secrets_in_text.masked(f"{front}{prefix}{key}")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "part",
     [
@@ -348,5 +349,5 @@ def test_a_makers_key_vanishes_behind_any_word(prefix: str, front: str, data: st
     ],
 )  # fmt: skip
 def test_hostile_text_takes_time_in_proportion(part: str) -> None:
-    """A pattern that went through the rest of the text at every place would take minutes."""
-    assert secrets_in_text.masked(part * (400_000 // len(part)))
+    """A pattern that went through the rest of the text at every place would take a minute, this a tenth of a second."""
+    assert secrets_in_text.masked(part * (160_000 // len(part)))

@@ -35,6 +35,23 @@ def test_status_before_and_after(empty_url: str) -> None:
     assert migrate.status(empty_url) == migrate.upgrade(empty_url)
 
 
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [("DATABASE probing_test_empty", "set for the database"), ("ROLE CURRENT_USER", "set for the user")],
+)
+def test_status_says_that_nothing_can_be_written(empty_url: str, of: str, words: str) -> None:
+    """By the database or for the login of a service; nothing is said while both can write."""
+    assert not migrate.upgrade(empty_url).read_only
+    with psycopg.connect(empty_url, autocommit=True) as connection:
+        connection.execute(f"ALTER {of} SET default_transaction_read_only = on")
+        try:
+            found = migrate.status(empty_url)
+        finally:
+            connection.execute(f"ALTER {of} RESET default_transaction_read_only")
+    assert (found.up_to_date, words in found.read_only) == (True, True)
+    assert not migrate.status(empty_url).read_only
+
+
 def test_six_upgrades_at_once(empty_url: str) -> None:
     """Services and agents' hosts that all upgrade at start do not fail each other."""
     results: list[object] = []

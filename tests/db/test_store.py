@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, records, settings
-from probing_cluster.db import delivery
+from probing_cluster.db import delivery, engines
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
 
@@ -120,6 +121,48 @@ def test_only_the_score_that_a_word_answers_is_read_and_of_it_the_models_number(
         {"model": 0.02},
     )
     assert store.scores_answered("c", []) == []
+
+
+def test_a_session_that_may_not_write_is_not_used_again(postgres_url: str, store: store_module.Store) -> None:
+    """It is read-only for its life; what reads goes on meanwhile, and after the outage one session at most is refused."""
+    name = postgres_url.partition("@/")[2].partition("?")[0]
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        for opened in [store.engine.connect() for _ in range(3)]:
+            opened.close()
+        with pytest.raises(
+            errors.DatabaseReadOnly, match="the database is read-only: cannot execute"
+        ) as raised:
+            store.remember("k", 1)
+        with pytest.raises(errors.DatabaseReadOnly):
+            store.require_writable()
+        assert "cannot be reached" not in str(raised.value)
+        assert store.recall("k") is None
+        owner.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    refused = 0
+    for number in range(4):
+        try:
+            store.remember("k", number)
+        except errors.DatabaseReadOnly:  # the one that read
+            refused += 1
+    store.require_writable()
+    assert (refused <= 1, store.recall("k")) == (True, 3)
+
+
+def test_a_session_that_the_server_ended_is_not_used_again(
+    postgres_url: str, store: store_module.Store
+) -> None:
+    """A failover ends all of them (57P01): the one at work fails its block, and the next one is new."""
+    with store.engine.connect() as idle:
+        idle.execute(sa.text("SELECT 1"))
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'probing' AND datname = current_database()"
+    with store.engine.connect() as busy, psycopg.connect(postgres_url, autocommit=True) as owner:
+        busy.execute(sa.text("SELECT 1"))
+        owner.execute(ended)
+        with pytest.raises(errors.DatabaseUnavailable, match="cannot be reached"), engines.translated():
+            busy.execute(sa.text("SELECT 1"))
+    store.remember("k", 2)
+    assert store.recall("k") == 2
 
 
 def test_requests_are_from_a_fixed_list(store: store_module.Store) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from probing_cluster.core.errors import MalformedInput
 from probing_cluster.evidence.flight_recorder import load, model, verdict
+from tests.every_case import every
 
 
 def entry(seq: int, op: str = "nccl:all_reduce", group: str = "0", **fields: Any) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def test_pickles_that_name_anything_are_refused(value: object, protocol: int) ->
         load.loads(data)
 
 
-@pytest.mark.parametrize(
+@every(
     "data",
     [
         b"",
@@ -117,9 +118,7 @@ def test_a_dump_that_is_too_big_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         load.loads(pickle.dumps(list(range(1000))))
 
 
-@pytest.mark.parametrize(
-    ("text", "version"), [("2.10", (2, 10)), ("2.9", (2, 9)), ("1.4", (1, 4)), (None, (1, 0))]
-)
+@every(("text", "version"), [("2.10", (2, 10)), ("2.9", (2, 9)), ("1.4", (1, 4)), (None, (1, 0))])
 def test_versions_are_two_integers(text: str | None, version: tuple[int, int]) -> None:
     """2.10 is newer than 2.9; a dump without a version is an old one."""
     raw = {"version": text} if text else {}
@@ -151,7 +150,7 @@ def test_json_and_pickle_say_the_same() -> None:
     assert model.parse(0, b'{"version": "2.10"}').entries == ()
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "rank"),
     [
         ("rank_3", 3),
@@ -198,7 +197,7 @@ def test_a_rank_held_up_elsewhere_is_not_at_fault() -> None:
     assert verdict.judge(dumps).ranks == (0,)
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "kind"),
     [
         ({"profiling_name": "nccl:broadcast"}, "mismatch_op"),
@@ -231,7 +230,7 @@ def test_two_ranks_that_disagree_are_both_named() -> None:
     assert verdict.judge(dumps).ranks == (0, 1)
 
 
-@pytest.mark.parametrize("op", ["nccl:all_to_all", "nccl:gather", "nccl:all_gather"])
+@every("op", ["nccl:all_to_all", "nccl:gather", "nccl:all_gather"])
 def test_sizes_that_may_differ_are_no_mismatch(op: str) -> None:
     """All-to-all and its kin carry different sizes by design."""
     dumps = [dump(r, [entry(5, op, input_sizes=[[8 + r]])], 5, 4) for r in range(4)]
@@ -328,7 +327,7 @@ def test_gloo_says_nothing_of_devices():
     assert both(*dumps).kind not in ("device_stuck", "all_inside")
 
 
-@pytest.mark.parametrize("world_size", [4, None])
+@every("world_size", [4, None])
 def test_a_killed_rank_without_a_dump_is_the_culprit_and_no_victim_is(world_size):
     """A broadcast's root is ahead of those who wait for it, and one of them is gone."""
     found = both(gloo(0, 5), gloo(2, 5), gloo(3, 4), world_size=world_size)
@@ -443,7 +442,7 @@ def test_a_device_that_is_busy_with_another_collective_is_not_stuck() -> None:
     )
 
 
-@pytest.mark.parametrize("idle", [(3,), (0, 2)])
+@every("idle", [(3,), (0, 2)])
 def test_a_rank_that_has_issued_nothing_at_all_is_missing(idle: tuple[int, ...]) -> None:
     """Its dump lists the group, with -1 for how far it came, and has no entry."""
     dumps = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 HANDLING = ["", "During handling of the above exception, another exception occurred:", ""]
 RAISED_FROM = ["", "The above exception was the direct cause of the following exception:", ""]
@@ -29,7 +30,7 @@ MISSING = traceback("FileNotFoundError: [Errno 2] No such file or directory: 'in
 MAIN = ("main.py", "<module>", "fetch()")
 
 
-@pytest.mark.parametrize(
+@every(
     ("exception", "frames"),
     [
         ("PermissionError: [Errno 13] Permission denied: '/hub'", [MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)")]),
@@ -43,7 +44,7 @@ def test_a_fallback_that_failed_is_the_cause(exception: str, frames: list[tuple[
     assert cause(*MISSING, *HANDLING, *traceback(exception, *frames)) == exception
 
 
-@pytest.mark.parametrize(
+@every(
     ("link", "frames"),
     [
         (HANDLING, [MAIN, ("hub.py", "fetch", "raise SetupError(path)")]),
@@ -110,7 +111,7 @@ def test_a_handler_that_says_in_words_what_was_wanted_is_the_cause() -> None:
     assert cause(*(f"[rank2]: {line}" for line in (*PADDING, *HANDLING, *wanted))) == WANTED
 
 
-@pytest.mark.parametrize(
+@every(
     ("first", "link", "last", "frame"),
     [
         (PADDING, HANDLING, WANTED, ("config.py", "fail", "raise ValueError(")),
@@ -187,7 +188,7 @@ def test_a_single_process_ends_by_its_last_exception(times: int, end: list[str])
     assert cause(*before, "validation begins", *end) == ENDED[-1]
 
 
-@pytest.mark.parametrize(
+@every(
     "end",
     [
         traceback("OSError: cannot seek", MAIN),
@@ -208,13 +209,13 @@ def test_the_first_exception_stays_where_the_last_one_may_follow_from_it(end: li
     assert cause(*HANDLED, "validation begins", *end) == HANDLED[-1]
 
 
-@pytest.mark.parametrize(("mark", "other"), [("[rank0]: ", "[rank1]: "), ("0: ", "1: "), ("[rank1]: ", "")])
+@every(("mark", "other"), [("[rank0]: ", "[rank1]: "), ("0: ", "1: "), ("[rank1]: ", "")])
 def test_the_first_exception_stays_where_processes_print_side_by_side(mark: str, other: str) -> None:
     """Two ranks, the tasks of a step, or a rank and the script around it."""
     assert cause(*(mark + line for line in HANDLED), *(other + line for line in ENDED)) == HANDLED[-1]
 
 
-@pytest.mark.parametrize(
+@every(
     "end",
     [
         traceback("IndexError: list index out of range", ("eval.py", "<module>", "files[-1]")),
@@ -237,7 +238,7 @@ WORK = ("main.py", "work", "raise ValueError(shard)")
 ODD = "ValueError: shard 4 is odd"
 
 
-@pytest.mark.parametrize(
+@every(
     "child",
     [
         ["Process Process-1:", *traceback(ODD, FORKED, WORK)],
@@ -273,7 +274,7 @@ def test_nobody_caught_what_ended_a_child_process_or_a_thread(child: list[str]) 
     assert cause(*end, "joining workers", *uncaught) == end[-1]
 
 
-@pytest.mark.parametrize("times", [3, 30])
+@every("times", [3, 30])
 def test_a_sentence_at_the_end_counts_after_exceptions_that_were_handled_again_and_again(times: int) -> None:
     """Which one ended the program, no exception says; its own last words do."""
     words = "ERROR: every sample was broken"

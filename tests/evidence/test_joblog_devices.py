@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.grammar import ALL_DOMAINS, JobFinding, LineRole
+from tests.every_case import every
 
 ABOVE = ["Reading input file run.in", "starting the run"]
 RAISED = ["Traceback (most recent call last):", '  File "/opt/run.py", line 3, in step', "    go()"]
@@ -24,7 +25,7 @@ def kind(*lines: str) -> str | None:
     return found.kind if found else None
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         [*RAISED, "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"],
@@ -46,7 +47,7 @@ def test_a_lost_accelerator_is_not_only_the_programs_fault(lines: list[str]) -> 
     assert found.message.strip() == lines[-1].strip()
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "We now handle VK_ERROR_DEVICE_LOST by making a new device",
@@ -59,7 +60,7 @@ def test_a_lost_device_that_is_only_mentioned_is_none(line: str) -> None:
     assert kind(line) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("free", "expected"),
     [
         ("", "cuda_error"),
@@ -75,7 +76,7 @@ def test_rocms_missing_resources_are_memory_only_if_none_was_free(free: str, exp
     assert (found.domains == ALL_DOMAINS) is (expected == "cuda_error")
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "expected"),
     [
         ("Cuda driver error 700 in call at file '/opt/geryon/nvd_timer.h' in line 99.", "cuda_illegal_access"),
@@ -98,7 +99,7 @@ def test_the_number_of_an_error_names_its_kind(line: str, expected: str) -> None
     assert kind(line, "application called MPI_Abort(MPI_COMM_WORLD, -1) - process 0") == expected
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "CUDA max error 700",
@@ -115,7 +116,7 @@ def test_a_number_that_is_no_error_of_cudas_is_none(line: str) -> None:
 UCX = "[1700000000.1] [n1:1:0] ib_mlx5_log.c:179 UCX  {} {} on mlx5_0:1/IB (synd 0x2 vend 0x0 hw_synd 0/0)"
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         UCX.format("ERROR", "Local QP operation"),
@@ -145,7 +146,7 @@ def test_a_status_that_is_noted_or_quoted_is_none() -> None:
     assert kind("Here the status 'IBV_WC_RETRY_EXC_ERR' means a lost peer") is None
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "cp: cannot create regular file '/beegfs/x': Communication error on send",
@@ -160,7 +161,7 @@ def test_a_path_that_cannot_be_reached_is_a_file_servers(line: str) -> None:
     assert kind(line) == "filesystem_unreachable"
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "solver: error opening socket file '/run/agent.ctl': Connection timed out",
@@ -177,7 +178,7 @@ def test_a_socket_that_refuses_is_no_file_server() -> None:
     assert kind("docker: cannot connect to socket '/run/docker.sock': Connection refused") == "program_error"
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "mv: cannot move '/nfs/a b' to '/nfs/c': Connection timed out",
@@ -190,7 +191,7 @@ def test_a_file_tool_or_the_verb_of_a_file_makes_the_path_a_files(line: str) -> 
     assert kind(line) == "filesystem_unreachable"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "expected"),
     [
         (["readiness probe '/healthz': Connection refused", "server is up", "served 1 request"], None),
@@ -205,7 +206,7 @@ def test_a_request_that_names_a_path_is_no_file_server(lines: list[str], expecte
     assert kind(*lines) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "failed completions by status: IBV_WC_RETRY_EXC_ERR 0",
@@ -222,7 +223,7 @@ def test_a_count_of_no_failed_transfers_is_no_error(line: str) -> None:
     assert kind(line, "ok") is None
 
 
-@pytest.mark.parametrize("line", ["Failed to start the solver: rank 0", "Failed to read the mesh: errno 0"])
+@every("line", ["Failed to start the solver: rank 0", "Failed to read the mesh: errno 0"])
 def test_a_zero_that_counts_nothing_makes_no_statistic(line: str) -> None:
     assert kind(line) == "program_error"
 
@@ -232,7 +233,7 @@ def test_a_count_of_some_failed_transfers_is_one() -> None:
     assert kind(line, "ok") == "net_ib_completion_error"
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "domains"),
     [
         ("ssh: connect to host n3 port 22: No route to host", ALL_DOMAINS),
@@ -251,7 +252,7 @@ def test_a_host_that_was_not_reached_is_not_only_the_programs_fault(
 ASSERTION = ["Program:     gmx mdrun, version 2024.1", "Source file: src/a/stream.cu (line 100)", "", "Assertion failed:", "Condition: stat == cudaSuccess"]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "expected"),
     [
         ("cudaStreamSynchronize failed. CUDA error #700 (cudaErrorIllegalAddress): an illegal memory access was encountered.", "cuda_illegal_access"),
@@ -273,7 +274,7 @@ def test_a_driver_that_does_not_fit_its_library_is_not_the_programs_error_alone(
     assert found.domains == ("user_program", "system_software"), "a container may bring its own libcuda"
 
 
-@pytest.mark.parametrize("call", ["DoRnnBackward", "ThenRnnForward"])
+@every("call", ["DoRnnBackward", "ThenRnnForward"])
 def test_a_call_of_cudnns_network_that_failed_is_read_without_its_traceback(call: str) -> None:
     failed = f"Failed to call {call} with model config: [rnn_mode]: 2, 0, 0 , [num_layers]: [1, 300]"
     later = ["NameError                    Traceback (most recent call last)", "----> 1 f(scores)", "", "NameError: name 'scores' is not defined"]  # fmt: skip
@@ -288,7 +289,7 @@ NO_GPU = [
 ]
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "is_consequence"),
     [
         ("RuntimeError: Expected k.is_cuda() to be true, but got false.", True),

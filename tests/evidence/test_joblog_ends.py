@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import grammar, reader
 from probing_cluster.evidence.joblog.messages import slurm
+from tests.every_case import every
 
 TRACE = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>'
 
@@ -29,7 +30,7 @@ def test_what_came_behind_an_exception_is_counted_without_launchers_and_frames()
     assert "behind" not in alone.detail
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     ["step 40 loss 0.40", "main run ok", "result written", "final energy did not converge", "cache missing, computing from scratch"],
 )  # fmt: skip
@@ -39,7 +40,7 @@ def test_a_line_of_the_jobs_own_work_after_an_exception_is_recorded(line):
     assert found.detail["went_on"] == line
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         "srun: error: n1: task 0: Exited with exit code 1",
@@ -75,7 +76,7 @@ def test_a_fallback_for_a_package_that_is_not_there_failed_and_ended_the_program
     assert message(raised).startswith("ModuleNotFoundError")
 
 
-@pytest.mark.parametrize("complaint", ["tar: /scratch/x: No space left on device", "cat: /lustre/a: Input/output error"])  # fmt: skip
+@every("complaint", ["tar: /scratch/x: No space left on device", "cat: /lustre/a: Input/output error"])  # fmt: skip
 def test_a_script_that_printed_on_behind_a_command_lived_on(complaint):
     assert first(f"{complaint}\nfalling back to /tmp\nquality gate: 3 of 12 plots are blank") is None
     assert message(complaint) == complaint
@@ -93,7 +94,7 @@ FALLBACKS = [
 ]
 
 
-@pytest.mark.parametrize("fallback", FALLBACKS)
+@every("fallback", FALLBACKS)
 def test_a_program_that_states_its_fallback_below_an_exception_went_on(fallback):
     """`traceback.print_exc()` of an optional package, the program's own words, and a short training."""
     raised = f"{TRACE}\nModuleNotFoundError: No module named 'flash_attn'"
@@ -103,7 +104,7 @@ def test_a_program_that_states_its_fallback_below_an_exception_went_on(fallback)
     assert "goes_on" not in first(f"{raised}\n[rank1]: {fallback}\ntraining").detail
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     ["using python 3.10", "You can fall back to sdpa instead", "will use 8 GPUs", "Exiting: flash attention is disabled",
      "please install it, running without it is not supported", "use sdpa instead", "Using TensorFlow backend.", "using bf16 instead of fp16"],
@@ -113,7 +114,7 @@ def test_other_words_below_an_exception_are_no_fallback(line):
     assert "goes_on" not in first(f"{raised}\n{line}\ntraining").detail
 
 
-@pytest.mark.parametrize(
+@every(
     "raised",
     ["ValueError: attention backend 'flash' needs CUDA", "RuntimeError: Triton is not built for this GPU", "ImportError: cannot import name 'x' from 'xformers.ops'"],
 )  # fmt: skip
@@ -205,7 +206,7 @@ def test_conda_that_was_not_set_up_is_no_cause_where_the_script_ran():
     assert message(begin) == begin
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "kind"),
     [
         ("Accelerator Fatal Error: call to cuCtxCreate returned error 214 (CUDA_ERROR_ECC_UNCORRECTABLE): uncorrectable ECC error encountered", "cuda_ecc"),
@@ -244,7 +245,7 @@ def test_slurms_lines_of_other_jobs_are_theirs():
     assert not slurm.OtherJobs([]).wrote("slurmstepd: error: *** JOB 4711 ON n7 CANCELLED AT x ***")
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("x1.hsn.cm: rank 31 died from signal 11 and dumped core", "segfault"),
@@ -296,7 +297,7 @@ def test_a_communicator_that_was_made_in_the_end_makes_up_for_one_that_was_not()
     assert first(f"{failed}\ngpu-0110:77:78 {made}\niter 1") is not None
 
 
-@pytest.mark.parametrize(
+@every(
     ("last", "first_line"),
     [
         (["/data/bold.dtseries.nii is not a 4D image", "Exiting."], 0),
@@ -333,7 +334,7 @@ def test_which_of_two_errors_is_the_cause(above: list[str], below: str, wanted: 
     assert lines[found.line - 1] == (wanted or below)
 
 
-@pytest.mark.parametrize(
+@every(
     ("complaint", "death", "n"),
     [
         ("cat: tuning.txt: No such file or directory", "run.sh: line 9: 812 Segmentation fault ./relax", 1),
@@ -357,7 +358,7 @@ SUCCEEDED = (
 )
 
 
-@pytest.mark.parametrize("well", SUCCEEDED)
+@every("well", SUCCEEDED)
 def test_a_launcher_whose_workers_succeeded_had_no_failure(well: str) -> None:
     """Unless a worker's bad end follows."""
     error = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "KeyError: 'lr'"]
@@ -367,7 +368,7 @@ def test_a_launcher_whose_workers_succeeded_had_no_failure(well: str) -> None:
     assert found.message == "KeyError: 'lr'"
 
 
-@pytest.mark.parametrize(
+@every(
     ("last", "kind"),
     [
         ("httpcore.ConnectError: [Errno 111] Connection refused", "python_exception"),
@@ -408,7 +409,7 @@ def test_an_adapter_that_ucx_could_not_set_up_counts_if_mpi_could_not_start(
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("MPI Error 15: MPI_ERR_TRUNCATE: message truncated", "program_error"),
@@ -421,7 +422,7 @@ def test_what_a_library_says_last_is_read(line: str, kind: str) -> None:
     assert found.kind == kind
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     ["socket.gaierror: [Errno -2] Name or service not known", "socket.herror: [Errno 1] Unknown host", "socket.timeout: timed out"],
 )  # fmt: skip
@@ -536,9 +537,7 @@ def test_the_stacks_of_a_program_that_its_deadline_ended_are_its_error() -> None
         assert kind_of_cause(*STACKS, *last) == "program_error"
 
 
-@pytest.mark.parametrize(
-    "text", ["x.sh: line 12: 123 Segmentation fault ./a", "[rank7]: task 7: Aborted", EXITED]
-)
+@every("text", ["x.sh: line 12: 123 Segmentation fault ./a", "[rank7]: task 7: Aborted", EXITED])
 def test_exits_behind_the_settled_cause_are_passed_on(text: str) -> None:
     """The cause is named after so many findings; the largest jobs print more exits than that."""
     crash = "x.sh: line 12: 123 Segmentation fault ./a"

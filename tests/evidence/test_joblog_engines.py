@@ -7,6 +7,7 @@ import io
 import pytest
 
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
 MORE = [f"step {n} loss {9 / n:.3f}" for n in range(9, 40)]
@@ -74,7 +75,7 @@ HEADINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("head", "rest"), HEADINGS)
+@every(("head", "rest"), HEADINGS)
 def test_the_sentence_below_a_heading_is_the_cause(head, rest):
     """A heading alone on its line says nothing; where it happened is passed over."""
     lines = rest.split("\n")
@@ -102,7 +103,7 @@ CRASHES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "kind"), CRASHES)
+@every(("line", "kind"), CRASHES)
 def test_how_a_process_ended_in_the_words_of_others(line, kind):
     """Crash handlers, other batch systems and their launchers."""
     found = _first("\n".join([*STEPS, line]))
@@ -131,7 +132,7 @@ STOPS = [
 ]
 
 
-@pytest.mark.parametrize("line", STOPS)
+@every("line", STOPS)
 def test_codes_and_engines_say_why_they_stop(line):
     """With or without an exit behind it; what was survived, or is only spoken of, is none."""
     for end in ([], ["srun: error: n1: task 0: Exited with exit code 1"]):
@@ -142,7 +143,7 @@ def test_codes_and_engines_say_why_they_stop(line):
         assert _first("\n".join([*STEPS, carrier.format(line)])) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "line", "kind"),
     [
         ("ssh: connect to host n17 port 22: No route to host\n------\nORTE was unable to reliably start one or more daemons.", 1, "program_error"),
@@ -192,7 +193,7 @@ LAST = [
 ]
 
 
-@pytest.mark.parametrize("line", LAST)
+@every("line", LAST)
 def test_an_error_shaped_end_is_the_last_resort(line):
     """Where no family knows a line, and only at the very end; no log that went on or ended well has one."""
     before = ["setting up the grid", "reading the mesh"]
@@ -204,7 +205,7 @@ def test_an_error_shaped_end_is_the_last_resort(line):
         assert _first("\n".join([*before, carrier.format(line)])) is None
 
 
-@pytest.mark.parametrize("line", ["error: 0.0123", "Failed tests: 0", "Error rate 0.3 on dev", "no errors found", "validation error = 0.1"])  # fmt: skip
+@every("line", ["error: 0.0123", "Failed tests: 0", "Error rate 0.3 on dev", "no errors found", "validation error = 0.1"])  # fmt: skip
 def test_numbers_called_errors_end_no_log(line):
     """A metric, a count of none."""
     assert _first(f"setting up the grid\n{line}") is None
@@ -226,9 +227,7 @@ def test_a_limit_on_watches_is_no_full_disk():
     assert _first("\n".join([*STEPS, "OSError: [Errno 28] No space left on device"]))["kind"] == "disk_full"
 
 
-@pytest.mark.parametrize(
-    "end", ["make: *** [all] Error 1", "ninja: build stopped: subcommand failed.", "Execution halted"]
-)
+@every("end", ["make: *** [all] Error 1", "ninja: build stopped: subcommand failed.", "Execution halted"])
 def test_what_runs_other_programs_is_ended_by_what_they_say(end):
     """In words that no family knows, right in front of it; of a step that said nothing the runner's own word stays."""
     words = "frob: the mesh of part 7 is not allowed to overlap"
@@ -237,7 +236,7 @@ def test_what_runs_other_programs_is_ended_by_what_they_say(end):
     assert _first("\n".join([*STEPS, "reading part 7", end]))["line"] == len(STEPS) + 2
 
 
-@pytest.mark.parametrize("label", ["(worker-3@gpu07) ", "(Rank 3 of 8): ", "(trainer 12, node n4) "])
+@every("label", ["(worker-3@gpu07) ", "(Rank 3 of 8): ", "(trainer 12, node n4) "])
 def test_a_label_in_parentheses_is_learned(label):
     """Whatever it says: it stands in front of every line, and forms begin where a message begins."""
     for line in STOPS[-4:]:
@@ -249,7 +248,7 @@ SPARK = "24/05/01 10:00:00 ERROR Executor: Exception in task 3.0 in stage 1.0 (T
 LOST = ": org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 3.0 (TID 4): org.apache.spark.api.python.PythonException: Traceback (most recent call last):"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "line"),
     [
         ([SPARK, "py4j.protocol.Py4JJavaError: An error occurred while calling o8.collect.", LOST, '  File "a.py", line 3, in f', "KeyError: 'x'"], 5),
@@ -270,7 +269,7 @@ def test_what_only_passes_an_error_on_gives_way_to_it(lines, line):
     assert _first("\n".join([*STEPS, *lines]))["line"] == len(STEPS) + line
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         [SPARK, "24/05/01 10:00:01 INFO TaskSetManager: Finished task 3.1 in stage 1.0 (TID 5)"],

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 
 def read(text: str) -> list[JobFinding]:
@@ -95,7 +94,7 @@ WATCHDOGS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "kind", "op", "seq", "rank", "timeout_ms"), WATCHDOGS)
+@every(("line", "kind", "op", "seq", "rank", "timeout_ms"), WATCHDOGS)
 def test_watchdog_of_every_version(
     line: str, kind: str, op: str | None, seq: int | None, rank: int, timeout_ms: int | None
 ) -> None:
@@ -296,7 +295,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "kind"), KINDS)
+@every(("line", "kind"), KINDS)
 def test_kind(line: str, kind: str) -> None:
     """This line alone is the first cause, of this kind."""
     assert first(line).kind == kind
@@ -324,7 +323,7 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("line", HARMLESS)
+@every("line", HARMLESS)
 def test_harmless_lines_begin_nothing(line: str) -> None:
     """Advice, clean-up, noise and prose are never the first cause."""
     assert [f for f in read(line) if f.first_cause] == []
@@ -384,7 +383,7 @@ STORIES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kind"), STORIES)
+@every(("text", "kind"), STORIES)
 def test_first_cause(text: str, kind: str) -> None:
     """Of several findings, the one that began the failure is marked, and only that one."""
     assert first(text).kind == kind
@@ -426,7 +425,7 @@ def test_torchelastic_names_rank_host_and_pid() -> None:
     assert [(f.rank, f.host, f.pid) for f in found] == [(3, "n17", 14750)]
 
 
-@pytest.mark.parametrize(
+@every(
     "prefix",
     [
         "[rank3]: ",
@@ -499,7 +498,7 @@ def test_steps_that_were_only_buffered_do_not_acquit_a_traceback() -> None:
     assert "survived" not in found.detail
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.",
@@ -511,7 +510,7 @@ def test_cuda_that_does_not_start_is_not_the_programs_exception(text: str) -> No
     assert [f.kind for f in reader.read([*CAUGHT[:2], text])] == ["cuda_unavailable"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("how", "kind", "code"),
     [("Exited with exit code 137", "task_exit", 137), ("Killed", "oom_kill_suspected", None)],
 )
@@ -526,7 +525,7 @@ def test_the_tasks_of_a_line_and_what_they_returned(how: str, kind: str, code: i
     )
 
 
-@pytest.mark.parametrize(("whose", "domains"), [("slurm", ("system_software",)), ("user", ("user_program",))])
+@every(("whose", "domains"), [("slurm", ("system_software",)), ("user", ("user_program",))])
 def test_whose_task_prolog_could_not_be_run(whose: str, domains: tuple[str, ...]) -> None:
     """The site's stands in slurm.conf; the user's own is an option of srun's."""
     line = f"[2026-05-22T15:40:21.638] error: run_command: {whose} task_prolog can not be executed (/opt/x.sh) No such file or directory"

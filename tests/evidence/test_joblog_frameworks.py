@@ -7,6 +7,7 @@ import io
 import pytest
 
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 BEFORE = [f"epoch 0 | step {n} | loss {4.9 - n / 90:.4f} | 3.12 it/s" for n in range(10, 60, 10)]
 AFTER = [f"epoch 0 | step {n} | loss {4.9 - n / 90:.4f} | 3.12 it/s" for n in range(60, 90, 10)]
@@ -34,19 +35,19 @@ LEVELLED = [
 ]
 
 
-@pytest.mark.parametrize("line", LEVELLED)
+@every("line", LEVELLED)
 def test_the_level_of_a_frameworks_logger_makes_its_last_line_the_cause(line: str) -> None:
     found = first([line])
     assert found is not None
     assert found[:2] == ("program_error", line)
 
 
-@pytest.mark.parametrize("line", LEVELLED)
+@every("line", LEVELLED)
 def test_work_behind_such_a_line_shows_that_it_ended_nothing(line: str) -> None:
     assert first([line, *AFTER]) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "ERROR 11-29 09:00:17 [base_worker.py:4096] handle is busy at shutdown.",
@@ -70,7 +71,7 @@ def test_notes_below_that_level_and_words_about_the_end_are_no_cause(line: str) 
     assert first([line]) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind", "domains"),
     [
         ("/src/modules/transport/ibgda/ibgda.cpp:2502: non-zero status: 7 ibv_modify_qp init2rtr for dct failed.", "net_ib_error", NETWORK),
@@ -116,7 +117,7 @@ def test_the_kind_and_the_domains_are_those_of_what_failed(line: str, kind: str,
     assert (found[0], found[1], found[2]) == (kind, line, domains)
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "/src/host/topo.cpp:182: non-zero status: 7 fabric info failed... Detection will not be attempted",
@@ -133,7 +134,7 @@ def test_what_goes_on_or_ends_on_purpose_is_no_cause(line: str) -> None:
     assert first([line]) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "WARNING 11-29 09:00:17 [cuda.py:969] Failed to get NUMA nodes for GPUs: Broken pipe",
@@ -156,7 +157,7 @@ def test_a_heading_of_that_level_leaves_the_cause_to_the_line_below_it() -> None
 RAISED = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>']
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "RuntimeError: ninja process exited with non-zero status 1",
@@ -174,7 +175,7 @@ def test_a_tool_of_the_program_and_its_data_are_the_programs_own(line: str) -> N
     assert first([*RAISED, line]) == ("python_exception", line, ALL[:1])
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         (
@@ -201,7 +202,7 @@ RETRIED = "(raylet) Task f failed because its node died. The task will be retrie
 FINISHED = "all 100 tasks finished, 0 failed"
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         [RETRIED, FINISHED],
@@ -237,7 +238,7 @@ def test_a_programs_own_last_error_behind_a_retried_task_is_the_cause() -> None:
     assert first([RETRIED, "working", own]) == ("program_error", own, ALL[:1])
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "/opt/nvshmem/src/host/init.cu:33:5: warning: unused variable 'x'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 TRACE = 'Traceback (most recent call last):\n  File "/w/t.py", line 4, in f\n    g()\n'
 CANCELLED = "slurmstepd: error: *** {} ON n1 CANCELLED AT 2025-01-01T0{}:00:00{} ***"
@@ -138,7 +139,7 @@ def test_what_ended_nothing_stays_silent(text: str) -> None:
     assert first(text) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("--> FOAM FATAL ERROR: (openfoam-2212)\nMaximum number of iterations exceeded", "FOAM FATAL ERROR: (openfoam-2212): Maximum number of iterations exceeded"),

@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence import blocks
 from probing_cluster.evidence.joblog import families, reader
+from tests.every_case import every
 
 ABOVE = (
     ["loading the data", "epoch 1 loss 0.5", "epoch 2 loss 0.4", "epoch 3 loss 0.35"],
@@ -17,7 +18,7 @@ def is_cause(*lines: str) -> bool:
     return any(found.first_cause for found in reader.read(list(lines)))
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "[trainer] No improvement for 10 epochs: stopping early",
@@ -181,7 +182,7 @@ def test_the_last_line_of_a_run_that_went_well_is_no_cause(line: str) -> None:
     assert [is_cause(*above, line) for above in ABOVE] == [False, False]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "[train] No such checkpoint in the folder",
@@ -236,7 +237,7 @@ def test_a_neutral_end_below_a_refusal_has_it_as_its_reason() -> None:
     assert [(f.line, f.kind) for f in reader.read(lines) if f.first_cause] == [(2, "program_error")]
 
 
-@pytest.mark.parametrize(("code", "cause"), [("0", []), ("3", [2])])
+@every(("code", "cause"), [("0", []), ("3", [2])])
 def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cause: list[int]) -> None:
     lines = ["reading", "[E::hdr_read] the header is not valid", "[10:00:00] the pipeline stopped", "mail sent", "the log is kept", "mail read", f"exit {code}"]  # fmt: skip
     assert [f.line for f in reader.read(lines) if f.first_cause] == cause
@@ -244,7 +245,7 @@ def test_a_neutral_end_with_a_bad_exit_code_has_a_reason_above_it(code: str, cau
     assert not is_cause(*harmless)
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "well"),
     [
         (["step 7", "Detected KeyboardInterrupt, leaving in good order ...", "kept must.7", "exit status: 0"], True),
@@ -288,7 +289,7 @@ def test_a_communicator_that_is_complete_did_not_need_what_was_not_supported() -
     assert is_cause(UNSUPPORTED, f"n2:33:34 {complete}")
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "is_cause"),
     [
         (["40 grapes pressed", "rm: cannot remove '/nfs/k/.nfs01': Device or resource busy", "cleaning up was incomplete (ignored)"], False),

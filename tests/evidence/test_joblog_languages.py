@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 STOPS = (
     "Fortran runtime error: Cannot open file 'restart.000120': No such file or directory",
@@ -39,7 +38,7 @@ def _first(lines):
     return next((f for f in found if f["first_cause"]), None)
 
 
-@pytest.mark.parametrize("line", STOPS)
+@every("line", STOPS)
 def test_the_line_that_says_why_is_the_first_cause(line):
     """Whether or not Slurm tells of the exit behind it; what the program lived on after, or only speaks of, is none."""
     for end in ([], [EXIT]):
@@ -50,7 +49,7 @@ def test_the_line_that_says_why_is_the_first_cause(line):
         assert _first([*STEPS, carrier.format(line.strip())]) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "how",
     [
         "MPI_ABORT was invoked on rank 71 in communicator MPI_COMM_WORLD",
@@ -86,7 +85,7 @@ def test_an_error_that_a_worker_passed_on_is_the_workers():
     assert (found["kind"], found["line"]) == ("cuda_oom", 6)
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Cannot open: No such file or directory at -e line 1.",
@@ -104,7 +103,7 @@ def test_perls_last_word_stands_above_what_stdout_held_back(line: str) -> None:
     assert (first["kind"], first["line"]) == ("program_error", 1)
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Use of uninitialized value $x in addition (+) at run.pl line 3.",
@@ -119,7 +118,7 @@ def test_perls_warnings_and_prose_are_no_last_word(line: str) -> None:
     assert _first([line, "hello"]) is None
 
 
-@pytest.mark.parametrize(("n_lines", "is_cause"), [(12, True), (40, False)])
+@every(("n_lines", "is_cause"), [(12, True), (40, False)])
 def test_a_virtual_machines_exception_stands_above_the_lines_of_its_shutdown(
     n_lines: int, is_cause: bool
 ) -> None:
@@ -133,7 +132,7 @@ NO_HEAP = "java.lang.OutOfMemoryError: GC overhead limit exceeded"
 OF_JAVA, OF_NODE = "\tat demo.Main.run(Main.java:7)", "    at run (/opt/demo.js:3:7)"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind"),
     [
         ([NO_HEAP, OF_JAVA], "host_memory_error"),
@@ -164,7 +163,7 @@ def test_the_log_of_a_service_goes_on_below_its_exception() -> None:
     assert first["kind"] == "host_memory_error"
 
 
-@pytest.mark.parametrize(
+@every(
     ("below", "line"),
     [
         (["", "    nested task error: ArgumentError: no such cell"], 8),
@@ -178,7 +177,7 @@ def test_a_task_of_julia_failed_by_its_own_error(below: list[str], line: int) ->
     assert first["line"] == line
 
 
-@pytest.mark.parametrize(
+@every(
     ("below", "line"),
     [(["Caused by:", "    Error using load", "    Unable to open file 'b.mat'."], 6), ([], 2)],
 )
@@ -192,7 +191,7 @@ IMPORTS = ["Traceback (most recent call last):", '  File "run.py", line 2, in <m
 UNFIT = "/lib64/libstdc++.so.6: version `CXXABI_1.3.13' not found (required by /e/fused.so)"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind"),
     [
         ([*IMPORTS, f"ImportError: {UNFIT}"], "import_error"),

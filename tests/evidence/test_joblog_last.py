@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 ENDS = {
     "an MPI program's own sentence": (
@@ -224,7 +225,7 @@ POINTERS = [
 ]
 
 
-@pytest.mark.parametrize("pointer", POINTERS)
+@every("pointer", POINTERS)
 def test_an_end_that_points_to_an_error_elsewhere_is_no_cause_itself(pointer: str) -> None:
     """The error that it points to is the cause, if the log holds it."""
     assert _first_message("reading the grid", pointer) is None
@@ -234,7 +235,7 @@ def test_an_end_that_points_to_an_error_elsewhere_is_no_cause_itself(pointer: st
     assert _first_message(killed, *(f"step {n}/90 loss 2.{n}" for n in range(1, 6)), pointer) == killed
 
 
-@pytest.mark.parametrize(
+@every(
     "error",
     [
         "ERROR: keyword GRID is unknown, see the log above for the list",
@@ -248,7 +249,7 @@ def test_an_error_that_gives_its_reason_stays_one_wherever_else_it_points(error:
     assert _first_message("reading the grid", error) == error
 
 
-@pytest.mark.parametrize("word", ["Solution contains NaN in cell 412", "level 3: temperature became nan"])
+@every("word", ["Solution contains NaN in cell 412", "level 3: temperature became nan"])
 def test_a_value_that_is_no_number_is_the_reason_of_an_abort(word: str) -> None:
     abort = "MPI_ABORT was invoked on rank 5 in communicator MPI_COMM_WORLD"
     assert _first_message("iteration 12", word, abort, "with errorcode 2.") == word

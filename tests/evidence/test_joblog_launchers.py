@@ -7,6 +7,7 @@ import pytest
 from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 _WORK = [
     "Reading input from /scratch/u1/input.dat",
@@ -28,7 +29,7 @@ def _cause(*lines: str) -> JobFinding:
     return found
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "domains"),
     [
         ("srun: error: SLURM job 14309532 has expired", ("user_program", "system_software")),
@@ -55,7 +56,7 @@ def test_an_error_by_which_slurms_commands_end_is_the_cause(line: str, domains: 
     assert found.domains == domains
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "srun: error: poll: Interrupted system call. Continuing...",
@@ -122,7 +123,7 @@ def test_mpirun_that_lost_its_daemons_gives_way_to_the_reason_that_srun_gives() 
     assert found.message == line
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind", "domains"),
     [
         (
@@ -185,7 +186,7 @@ def test_a_message_between_two_rules_is_the_cause(
     assert found.message.startswith(lines[0])
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ["WARNING: An invalid value was given for btl_tcp_if_exclude.  This", "value will be ignored."],
@@ -243,7 +244,7 @@ def test_hydras_own_stack_is_the_cause_if_nothing_else_is() -> None:
 _NCCL = "n1:12345:12401 [3] misc/x.cc:123 NCCL WARN "
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "kind"),
     [
         ("Internal error : tree already has 3 children (1 2 4)", "nccl_internal_error"),
@@ -258,7 +259,7 @@ def test_a_warning_of_nccl_with_which_a_log_ends_is_the_cause(text: str, kind: s
     assert _first(_NCCL + text, *_WORK, *_FORTH) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         _NCCL + "NCCL_WORK_FIFO_BYTES=3 is being ignored because it is not a power of 2.",
@@ -275,7 +276,7 @@ def test_a_note_of_nccl_ucx_and_apptainer_is_none(line: str) -> None:
     assert _first(*_WORK, line) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind"),
     [
         (
@@ -308,7 +309,7 @@ def test_a_cuda_error_in_the_words_of_charm_cray_mpi_and_acemd_is_the_cause(
     assert (found.kind, found.message) == (kind, lines[0])
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ["------- Partition 0 Processor 3 Exiting: Called CmiAbort ------", "Reason: Sent to a dead chare"],
@@ -352,7 +353,7 @@ _LOST = (
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("first", "kind"),
     [
         (["na: wave: grid.c:4: step: Assertion `n > 0' failed.", "na: [na:60] Signal: Aborted (6)"], "program_error"),
@@ -367,7 +368,7 @@ def test_a_host_that_loses_its_peer_explains_no_end_on_another(first: list[str],
     assert _cause("na: [na:60] Signal: Aborted (6)", here).kind == "peer_lost"
 
 
-@pytest.mark.parametrize(
+@every(
     ("reason", "domains"),
     [
         ("Bad file descriptor", ("user_program",)),
@@ -381,7 +382,7 @@ def test_a_pmi_descriptor_that_the_process_does_not_have_is_the_jobs_own_fault(
     assert _cause(*_WORK, *lines).domains == domains
 
 
-@pytest.mark.parametrize("command", ["cmd=abort exitcode=1", "cmd=finalize", "cmd=barrier_in", ""])
+@every("command", ["cmd=abort exitcode=1", "cmd=finalize", "cmd=barrier_in", ""])
 def test_a_launcher_that_has_gone_at_a_programs_end_is_not_the_jobs_own_fault(command: str) -> None:
     lines = [f"write_line error; fd=12 buf=:{command}", ":", "system msg for write_line failure : Bad file descriptor"]  # fmt: skip
     assert _cause(*_WORK, *lines).domains == ("user_program", "system_software")
@@ -426,7 +427,7 @@ def test_a_death_whose_words_a_page_set_bold_is_one() -> None:
     assert found.kind == "bus_error"
 
 
-@pytest.mark.parametrize(
+@every(
     "head", ["WARNING: No fast path was found on this node", "Primary job  terminated normally, but one process left"]
 )  # fmt: skip
 def test_the_rule_that_closes_a_message_opens_no_other(head: str) -> None:
@@ -497,7 +498,7 @@ def test_of_two_ends_in_one_second_torchelastics_choice_is_the_first(
     assert _cause(*lines).rank == rank
 
 
-@pytest.mark.parametrize(("codes", "kind"), [((-11, -6), "segfault"), ((-6, -11), "process_aborted")])
+@every(("codes", "kind"), [((-11, -6), "segfault"), ((-6, -11), "process_aborted")])
 def test_two_launchers_choices_in_one_second_do_not_compare(codes: tuple[int, int], kind: str) -> None:
     root = "Root Cause (first observed failure):"
     lines = [line for n, code in enumerate(codes) for line in ("a.py FAILED", root, *_child(n, n, 52, code))]

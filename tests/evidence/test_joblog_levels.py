@@ -7,13 +7,14 @@ import pytest
 from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import labels
 from probing_cluster.evidence.joblog import reader as joblog
+from tests.every_case import every
 
 
 def first(*lines: str) -> list[tuple[str, int]]:
     return [(f.kind, f.line) for f in joblog.read(lines) if f.first_cause]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "2031-05-06 07:08:09 - ERROR - the shard is gone",
@@ -69,7 +70,7 @@ def test_the_last_line_calls_itself_an_error(line: str) -> None:
     assert first(line, *(f"step {n} loss 0.{n}" for n in range(40))) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "2031-05-06 07:08:09 INFO eval Validation ERROR 0.123",
@@ -96,7 +97,7 @@ def test_the_exception_below_a_loggers_line_is_the_cause() -> None:
     assert first(*lines) == [("host_memory_error", 2)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "halted"),
     [
         ("Fehler in lade(x) : Objekt 'x' nicht gefunden", "Ausführung angehalten"),
@@ -116,7 +117,7 @@ def test_r_in_another_language(error: str, halted: str) -> None:
     assert first("lade", "Fehler in diesem Programm sind selten") == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("step 7forrtl: severe (24): end-of-file during read, unit 5", "program_error"),
@@ -133,7 +134,7 @@ def test_a_message_behind_text_without_a_newline(line: str, kind: str) -> None:
     assert first("the flag isKilled", 'grep "forrtl: severe (24)" log') == []
 
 
-@pytest.mark.parametrize(("times", "kinds"), [(2, ["cuda_oom"]), (3, [])])
+@every(("times", "kinds"), [(2, ["cuda_oom"]), (3, [])])
 def test_an_error_that_the_program_skips_again_and_again(times: int, kinds: list[str]) -> None:
     """It skips the last one as well."""
     skipped = ["| WARNING: ran out of memory with exception: CUDA out of memory. Tried to allocate 1.5 GiB", "Skipping batch"]  # fmt: skip
@@ -149,7 +150,7 @@ def test_a_label_of_host_and_rank() -> None:
     assert first(*lines) == [("program_error", 5)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "cause"),
     [
         (("MPICH ERROR [Rank 7] [job id 1.0] [Tue May  6 07:08:09 2031] [nid7] - Abort(1) (rank 7 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 7",), ("process_aborted", 1)),
@@ -195,9 +196,7 @@ def test_mpichs_own_line_on_a_call_of_mpi_abort_names_the_rank() -> None:
     assert (found.kind, found.rank, found.detail["called_abort"]) == ("process_aborted", 1, True)
 
 
-@pytest.mark.parametrize(
-    "text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"]
-)
+@every("text", ["31/05/06 07:08:09", "05/06/2031 07:08:09,123", "Tue May  6 07:08:09 AM CEST 2031"])
 def test_a_date_whose_instant_stays_open(text: str) -> None:
     """Its length is known; which day or hour it is, is not guessed."""
     assert dates.looks_like(text)
@@ -238,7 +237,7 @@ def test_a_last_word_that_may_follow_from_an_error_is_not_the_reason(lines: list
     assert first(*lines)[0][1] == 1
 
 
-@pytest.mark.parametrize(
+@every(
     "head",
     [
         "[2031-05-06 07:08:09,123] torch._dynamo.convert_frame: [WARNING] ",

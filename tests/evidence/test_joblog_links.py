@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.last_errors import links, unnamed
+from tests.every_case import every
 
 EXITED = "srun: error: c7: task 0: Exited with exit code 1"
 WORK = [f"step {n}/900 loss {9.5 - n / 100:.2f}" for n in range(1, 12)]
@@ -111,7 +112,7 @@ def test_a_service_that_died_comes_before_its_clients_complaint(case: tuple[str,
     assert first("ready", killed, *traceback(last), EXITED) == killed
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "last"),
     [
         ("tritonserver --http-port 9000", "requests.exceptions.ConnectionError: HTTPConnectionPool(host='c7', port=9001): Max retries exceeded with url: /v2"),
@@ -124,7 +125,7 @@ def test_another_command_that_died_explains_no_client(command: str, last: str) -
     assert first("ready", KILLED.format(how="Killed", command=command), *traceback(last), EXITED) == last
 
 
-@pytest.mark.parametrize(
+@every(
     ("between", "worked"),
     [
         (WORK, True),
@@ -195,7 +196,7 @@ NOT_OF = {
 PAIRS = [(f, w) for f in FAILED for w in LACKS if w not in NOT_OF.get(f, ())]
 
 
-@pytest.mark.parametrize(("failed", "what"), PAIRS)
+@every(("failed", "what"), PAIRS)
 def test_what_a_later_command_lacks_gives_way_to_the_failure_right_above(failed: str, what: str) -> None:
     """Neither line names what the other one does; nothing but complaints stands between them."""
     assert first("loading", "stage one", FAILED[failed], *LACKS[what]) == FAILED[failed]
@@ -245,7 +246,7 @@ def test_a_fault_of_the_node_follows_from_no_command(above: str, last: str) -> N
     assert first("loading", above, *traceback(last)) == last
 
 
-@pytest.mark.parametrize(
+@every(
     ("why", "kind"),
     [
         ("[Errno 5] Input/output error", "io_error"),
@@ -307,7 +308,7 @@ def test_of_several_failures_the_one_that_explains_the_end_is_named(lines: list[
     assert [f.line for f in reader.read(["start", *lines]) if f.first_cause] == [cause + 2]
 
 
-@pytest.mark.parametrize(
+@every(
     ("died", "linked"),
     [
         (["srun: error: n1: task 0: Terminated", "srun: Force Terminated StepId=71.0"], True),
@@ -334,7 +335,7 @@ def test_a_stage_that_a_signal_ended_did_not_write_the_next_ones_file(died: list
 MISSING = "FileNotFoundError: [Errno 2] No such file or directory: 'raw/in.npy'"
 
 
-@pytest.mark.parametrize(
+@every(
     "failed",
     [
         "/spool/job7/slurm_script: line 3: pip: command not found",
@@ -375,7 +376,7 @@ def test_a_check_right_behind_a_command_that_a_limit_ended_fails_for_that(died: 
     assert first("reading", crash, *traceback(check)) == check
 
 
-@pytest.mark.parametrize(
+@every(
     "headings",
     [
         ["[2/5] unpack", "[3/5] index", "[4/5] shuffle", "[5/5] fit"],
@@ -389,12 +390,12 @@ def test_headings_of_stages_are_no_work(headings: list[str]) -> None:
         assert first("load", failed, *headings, *traceback(MISSING)) == failed
 
 
-@pytest.mark.parametrize("line", ["[3/5] index: 40 files", "epoch 3/90 loss 0.4", "12/400 [00:01<00:30]"])
+@every("line", ["[3/5] index: 40 files", "epoch 3/90 loss 0.4", "12/400 [00:01<00:30]"])
 def test_a_programs_counters_are_no_headings(line: str) -> None:
     assert not unnamed.is_heading(line)
 
 
-@pytest.mark.parametrize("words", ["resume from checkpoint", "continue", "second stage"])
+@every("words", ["resume from checkpoint", "continue", "second stage"])
 def test_an_error_of_the_same_file_was_not_handled_whatever_the_next_heading_says(words: str) -> None:
     full = "OSError: [Errno 122] Disk quota exceeded: 'ck/part.pt'"
     lost = "FileNotFoundError: [Errno 2] No such file or directory: 'ck/part.pt'"
@@ -404,7 +405,7 @@ def test_an_error_of_the_same_file_was_not_handled_whatever_the_next_heading_say
         assert first(*traceback(full), words, *traceback(other)) == other
 
 
-@pytest.mark.parametrize(("program", "linked"), [("/u/a/./relax", True), ("./relax", True), ("relax", False)])
+@every(("program", "linked"), [("/u/a/./relax", True), ("./relax", True), ("relax", False)])
 def test_a_relative_program_that_slurm_does_not_find_follows_from_a_failed_cd(
     program: str, linked: bool
 ) -> None:
@@ -428,7 +429,7 @@ LOST = "RuntimeError: CUDA error: an illegal memory access was encountered"
 BAR = [f"eval:   {n}%| | {n}/90 [00:{n}<01:00, 1.0it/s]" for n in range(11, 20)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("answer", "answered"),
     [
         ("openai.InternalServerError: Error code: 500 - {'error': 'internal'}", True),
@@ -445,7 +446,7 @@ def test_a_server_that_lost_its_gpu_is_the_reason_of_its_answer(answer: str, ans
     assert marked(*lines) == [False]
 
 
-@pytest.mark.parametrize("own", ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"])
+@every("own", ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"])
 def test_what_a_server_goes_on_after_is_no_reason_of_its_answer(own: str) -> None:
     answer = "openai.InternalServerError: Error code: 500 - {'error': 'internal'}"
     assert first("loading", *SERVES, f"(Core pid=8) {own}", *BAR, *traceback(answer), EXITED) == answer
@@ -462,7 +463,7 @@ FULL = "tar: train/n2/a7.png: Cannot write: No space left on device"
 STAGES = ["== fit ==", "Using device cuda:0", "model has 12M parameters", "Train: 0 [ 0/831 (0%)] Loss: 6.9"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("complaint", "error", "is_reason"),
     [
         (FULL, "PIL.UnidentifiedImageError: cannot identify image file '/local/7/train/n2/a7.png'", True),
@@ -482,7 +483,7 @@ def test_a_file_that_was_not_written_is_broken(complaint: str, error: str, is_re
     assert marked(*lines) == [False]
 
 
-@pytest.mark.parametrize(
+@every(
     "poll",
     [
         "[client] health: connection refused (attempt {}/40)",
@@ -498,7 +499,7 @@ def test_a_client_that_asks_again_is_no_work(poll: str) -> None:
     assert first("serving", poll.format(1), *serving, *asks, *traceback(late), EXITED) == own
 
 
-@pytest.mark.parametrize(
+@every(
     "above",
     ["service not available, falling back to the local model", "health check not ok, will retry"],
 )
@@ -516,7 +517,7 @@ def test_a_line_that_tries_again_above_an_error_of_connections_is_about_it() -> 
 JOINS = traceback("torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 4/8 clients joined.")  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     ("complaint", "is_reason"),
     [
         ("ac12: Host key verification failed.", True),
@@ -570,7 +571,7 @@ def test_a_complaint_that_is_a_consequence_itself_names_its_own_reason() -> None
     assert first(*hints, gone.replace("\\r", ""), script, EXITED) == gone.replace("\\r", "")
 
 
-@pytest.mark.parametrize(("exited", "is_reason"), [(True, True), (False, False)])
+@every(("exited", "is_reason"), [(True, True), (False, False)])
 def test_what_a_command_that_ended_badly_should_have_made_is_missing_later(
     exited: bool, is_reason: bool
 ) -> None:

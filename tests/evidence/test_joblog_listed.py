@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 ERRORS = (
     "RuntimeError: CUDA error: uncorrectable ECC error encountered",
@@ -61,7 +62,7 @@ def test_an_entry_of_a_list_that_goes_on_ended_nothing(name: str, begin: int, er
     assert first_cause(f"{log}\n{END}") == END.rsplit("\n", 1)[1]
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@every("error", ERRORS)
 def test_the_same_error_where_errors_stand_is_the_first_cause(error: str) -> None:
     """Lists before it change nothing."""
     for name, (carrier, plain) in LISTS.items():
@@ -69,7 +70,7 @@ def test_the_same_error_where_errors_stand_is_the_first_cause(error: str) -> Non
         assert first_cause(log) == error, name
 
 
-@pytest.mark.parametrize("prefix", ["[rank{n}]: ", "rank {n}: ", "node-{n}: ", "GPU {n}: ", "worker {n} ", "task {n}: ", "attempt {n}: ", "Thread-{n} ", "frame #{n}: "])  # fmt: skip
+@every("prefix", ["[rank{n}]: ", "rank {n}: ", "node-{n}: ", "GPU {n}: ", "worker {n} ", "task {n}: ", "attempt {n}: ", "Thread-{n} ", "frame #{n}: "])  # fmt: skip
 def test_ranks_and_attempts_are_no_list(prefix: str) -> None:
     """The next rank, node or attempt that prints something does not say that this one lived on."""
     error = "RuntimeError: CUDA error: an illegal memory access was encountered"
@@ -88,7 +89,7 @@ def test_a_list_in_which_every_further_entry_fails_is_not_survived() -> None:
     assert first_cause(log) is not None
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@every("error", ERRORS)
 def test_an_error_that_a_test_or_an_experiment_makes_is_none(error: str) -> None:
     """unittest and pytest tell below how the test ended; who injects a fault says so."""
     assert first_cause(f"test_abort (ft.tests.TestAbort) ... {error}\nok\n\nRan 1 test in 0.1s\n\nOK") is None
@@ -102,7 +103,7 @@ def test_what_made_a_test_fail_is_the_first_cause() -> None:
         assert first_cause(log) == f"E       {error}"
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     ["awk: cmd. line:1: { n[$4]++ } END { print }", "sed: -e expression #1, char 3: unterminated `s' command", "cp: cannot stat 'model.pt': No such file or directory"],
 )  # fmt: skip
@@ -132,7 +133,7 @@ def test_an_error_that_says_itself_that_it_goes_on_was_survived(error: str, word
     assert first_cause(f"{log}\n{steps}\n{limit}") == limit
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@every("error", ERRORS)
 def test_what_a_test_prints_that_passed_is_its_own_doing(error: str) -> None:
     """GoogleTest tells of each test whether it passed; of one that did not, the error stands."""
     log = f"[ RUN      ] A.Dies\n{error}\n"

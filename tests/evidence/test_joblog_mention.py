@@ -8,6 +8,7 @@ import string
 import pytest
 
 from probing_cluster.evidence.joblog import mention, reader
+from tests.every_case import every
 
 HARDWARE = (
     "CUDA error: uncorrectable ECC error encountered",
@@ -59,7 +60,7 @@ CARRIERS = (
 )
 
 
-@pytest.mark.parametrize("line", REPORTED)
+@every("line", REPORTED)
 def test_an_error_where_errors_stand_is_read(line: str) -> None:
     """Exceptions, loggers, ranks, C++ and NCCL may stand in front of it."""
     assert {f.kind for f in reader.read([line])} & CONVICTS, line
@@ -149,7 +150,7 @@ TIMEOUT = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpTy
 CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO TIME LIMIT ***"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "first"),
     [
         (TIMEOUT, True),
@@ -192,7 +193,7 @@ def test_an_error_behind_which_the_run_resumes_is_survived() -> None:
     assert [f.kind for f in reader.read(shown[:1]) if f.first_cause] == ["cuda_oom"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("event", "kinds"),
     [("client reregistration", []), ("port active", []), ("port error", ["net_ib_async_event"])],
 )
@@ -202,7 +203,7 @@ def test_routine_events_of_a_fabric_are_no_cause(event: str, kinds: list[str]) -
     assert [f.kind for f in reader.read([line]) if f.first_cause] == kinds
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "mentioned"),
     [
         ("RuntimeError: ERR", False),
@@ -233,7 +234,7 @@ def test_an_answer_goes_on_over_indented_lines() -> None:
     assert first(*answer, error) == ["cuda_ecc"]
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ('src/launch.py:219:        raise RuntimeError("CUDA error: an illegal memory access was encountered")',),

@@ -14,6 +14,7 @@ import pytest
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.last_errors import error_line, no_errors, own_errors
+from tests.every_case import every
 from tests.evidence import pattern_members
 
 _DIGITS = str.maketrans("", "", "0123456789")
@@ -101,7 +102,7 @@ def test_every_line_of_a_form_has_one_of_its_triggers(form: own_errors.Form) -> 
     assert not without, f"the sieve would drop {len(without)} of {len(lines)} lines"
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "mytool: Error opening input x.dat",
@@ -124,7 +125,7 @@ def test_the_sieve_and_the_agent_give_one_answer(text: str) -> None:
     assert found, "the line calls itself an error"
 
 
-@pytest.mark.parametrize("text", ["read 12: loss", "open 3: x", "NaN gradients in a row: detected 0"])
+@every("text", ["read 12: loss", "open 3: x", "NaN gradients in a row: detected 0"])
 def test_a_line_with_an_ordinary_word_in_front_is_no_error(text: str) -> None:
     assert not _of_sieve(text)
     assert not _of_agent(text)

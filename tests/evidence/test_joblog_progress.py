@@ -9,6 +9,7 @@ import pytest
 
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import cause, grammar, progress, reader, unfold
+from tests.every_case import every
 
 SHAPES = {
     "mmdet": "2026-01-02 03:0{n}:05,678 - mmdet - INFO - Epoch [1][{n}/35] lr: 1e-3, eta: 1:02:03, loss: 0.{n}",
@@ -60,7 +61,7 @@ def steps(shape: str, *numbers: int) -> list[str]:
     return [SHAPES[shape].format(n=n) for n in numbers]
 
 
-@pytest.mark.parametrize("shape", sorted(SHAPES))
+@every("shape", sorted(SHAPES))
 def test_a_caught_error_was_survived_when_training_advanced_behind_it(shape: str) -> None:
     """In every shape, healthy to the end or ended by the time limit."""
     log = [*steps(shape, 1, 2, 3), *TRACEBACK, "halving the batch", *steps(shape, 4, 5, 6, 7)]
@@ -69,13 +70,13 @@ def test_a_caught_error_was_survived_when_training_advanced_behind_it(shape: str
     assert first([*log, limit]) == "slurm_timeout"
 
 
-@pytest.mark.parametrize("shape", sorted(SHAPES))
+@every("shape", sorted(SHAPES))
 def test_numbers_that_stand_still_are_no_progress(shape: str) -> None:
     """A bar drawn again when its program dies."""
     assert first([*steps(shape, 1, 2, 3), *TRACEBACK, *steps(shape, 3, 3, 3, 3)]) == "cuda_oom"
 
 
-@pytest.mark.parametrize("shape", sorted(SHAPES))
+@every("shape", sorted(SHAPES))
 def test_one_rank_that_goes_on_for_a_while_does_not_excuse_another(shape: str) -> None:
     """Few steps, then a bad end that nothing explains: the error was it."""
     log = [
@@ -87,9 +88,7 @@ def test_one_rank_that_goes_on_for_a_while_does_not_excuse_another(shape: str) -
     assert first(log) == "cuda_oom"
 
 
-@pytest.mark.parametrize(
-    "end", ["srun: error: n1: task 3: Aborted (core dumped)", "exiting process 3 with exit code: 1"]
-)
+@every("end", ["srun: error: n1: task 3: Aborted (core dumped)", "exiting process 3 with exit code: 1"])
 def test_every_unexplained_end_brings_the_error_back(end: str) -> None:
     """An abort says that its reason stands before it, and so does a timeout that others outlived for a while."""
     timeout = "[E ProcessGroupNCCL.cpp:457] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800035 milliseconds before timing out."
@@ -98,7 +97,7 @@ def test_every_unexplained_end_brings_the_error_back(end: str) -> None:
     assert first([*steps("deepspeed", 1, 2), timeout, *going, end]) == "watchdog_timeout"
 
 
-@pytest.mark.parametrize("line", NO_WORK)
+@every("line", NO_WORK)
 def test_what_also_counts_up_is_no_progress(line: str) -> None:
     """Frames, retries, process ids, channels, dates."""
     assert (
@@ -136,7 +135,7 @@ def test_the_program_may_say_itself_that_it_goes_on() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     "trouble",
     [
         "n4:4415:4610 [3] transport/net_ib.cc:98 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error",
@@ -175,7 +174,7 @@ def test_progress_of_another_rank_does_not_count_at_once() -> None:
     assert first(lines) == "cuda_oom"
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "survived"),
     [
         ("RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed. -> restarting loader from batch 9 (restart 1/5)", True),
@@ -267,7 +266,7 @@ def test_progress_is_recognised_in_any_language(form: str, error: str) -> None:
     assert [f for f in reader.read(f"{before}\n{LIVED_ON[0]}\n{again}".split("\n")) if f.first_cause]
 
 
-@pytest.mark.parametrize(
+@every(
     "form",
     [
         "waiting for rank 3, {n} s",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 RAISED = ["Traceback (most recent call last):", '  File "pull.py", line 7, in pull', "    go()"]
 LOST = [*RAISED, "ConnectionError: no way to the archive"]
@@ -128,13 +127,13 @@ FAILED: dict[str, tuple[list[str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MENDED)
+@every("name", MENDED)
 def test_a_unit_that_was_tried_again_with_success_failed_nothing(name: str) -> None:
     """And what a harness, a fuzzer or a model prints of errors is its work."""
     assert first(MENDED[name]) == ""
 
 
-@pytest.mark.parametrize("name", FAILED)
+@every("name", FAILED)
 def test_an_error_that_nothing_refutes_stays_the_cause(name: str) -> None:
     """Its unit failed again, another unit succeeded, or only the script's last words are good."""
     lines, cause = FAILED[name]

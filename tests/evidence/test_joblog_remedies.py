@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 RAISED = ["Traceback (most recent call last):", '  File "grow.py", line 7, in grow', "    go()"]
 DIVIDED = [*RAISED, "ZeroDivisionError: division by zero"]
@@ -166,13 +165,13 @@ def first(lines: list[str]) -> str:
     return next((lines[f["line"] - 1] for f in whole if f["first_cause"]), "")
 
 
-@pytest.mark.parametrize("name", SURVIVED)
+@every("name", SURVIVED)
 def test_what_the_script_made_up_for_is_no_cause(name: str) -> None:
     """It names the work that failed, and a good end or a result follows."""
     assert first(SURVIVED[name]) == ""
 
 
-@pytest.mark.parametrize("name", NAMED)
+@every("name", NAMED)
 def test_a_failure_that_nothing_made_up_for_stays_the_cause(name: str) -> None:
     """The second try failed, other work was tried again, or the second try leaves another failure to name."""
     lines, cause = NAMED[name]

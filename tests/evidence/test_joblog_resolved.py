@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 ABOVE = [f"reading part {n} of the input" for n in range(30)]
 
@@ -18,7 +17,7 @@ def first_causes(*last: str) -> list[tuple[str, str]]:
     return [(f["kind"], lines[f["line"] - 1]) for f in found if f["first_cause"]]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Failed to import flash_attn, using sdpa",
@@ -44,7 +43,7 @@ def test_what_the_program_did_instead_resolves_its_complaint(text: str) -> None:
     assert not first_causes(text)
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Error: cannot open x.dat, aborting",
@@ -81,7 +80,7 @@ def test_a_complaint_that_ends_the_program_counts(text: str) -> None:
     assert first_causes(text) == [("program_error", text)]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Fatal accidents per year: 12.3",
@@ -103,7 +102,7 @@ def test_an_adjective_in_front_is_no_error(text: str) -> None:
     assert not first_causes(text)
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Invalid option -x",
@@ -140,7 +139,7 @@ def test_the_text_of_pythons_warning_is_no_error() -> None:
     assert first_causes(warning[0], "", warning[1])[0][1] == warning[1], "an empty line ends the warning"
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Generated text: Error: the king could not be found in his castle.",
@@ -159,7 +158,7 @@ def test_an_output_that_a_program_reports_may_be_the_error() -> None:
     assert first_causes(text) == [("host_memory_error", text)]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "slurmstepd: error: Unable to send job complete message: Unable to contact slurm controller",

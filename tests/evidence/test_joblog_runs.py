@@ -8,6 +8,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 
 def first(lines: list[str]) -> JobFinding | None:
@@ -100,7 +101,7 @@ def steps(first_step: int, n: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("n", [40, 150])
+@every("n", [40, 150])
 def test_ranks_that_ignore_the_end_print_on_with_their_own_numbers(n: int) -> None:
     """Slurm sends SIGTERM and waits for KillWait, 30 s, before it kills."""
     assert first_line([*steps(1, 99), LIMIT, *steps(100, n)]) == LIMIT
@@ -231,7 +232,7 @@ def test_conda_that_was_not_set_up_crashes_no_program() -> None:
     assert first_line([conda]) == conda
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "INFO 08-20 11:57:51 selector.py:172] Cannot use FlashAttention-2 backend due to sliding window.",
@@ -295,14 +296,12 @@ def test_a_kill_for_memory_explains_what_the_next_command_lacked() -> None:
     assert first_line([*lacked, "Killed", OOM]) == lacked[-1]
 
 
-@pytest.mark.parametrize(
-    "text", ["Status: FAILED", "The command '/bin/sh -c pip3 install a' returned a non-zero code: 1"]
-)
+@every("text", ["Status: FAILED", "The command '/bin/sh -c pip3 install a' returned a non-zero code: 1"])
 def test_a_last_word_of_a_script_is_read(text: str) -> None:
     assert first_line([*WORK, text, "Task 171 completed"]) == text
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "kind"),
     [
         ("OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 0.0, reducing to 0.0", "nan_loss"),
@@ -403,7 +402,7 @@ def test_a_limit_that_was_hit_once_explains_only_a_kill() -> None:
     assert [f.detail.get("survived") for f in reader.read([*STEPS, HIT])] == [True], "no verdict weighs it"
 
 
-@pytest.mark.parametrize("after", [True, False])
+@every("after", [True, False])
 def test_a_note_of_a_limit_that_was_hit_outweighs_no_error_of_the_program(after: bool) -> None:
     """What was killed may be a helper that the script itself ended."""
     lines = [SHELL_KILLED, HIT, *FAILS] if after else [SHELL_KILLED, *FAILS, HIT]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 BEFORE = ["Running on 32 processors", "Reading input file run.in", "Setup took 2.13 seconds"]
 
@@ -18,7 +17,7 @@ def first(lines: list[str]) -> tuple[str, str] | None:
     return next(((str(f["kind"]), text[int(f["line"]) - 1]) for f in found if f["first_cause"]), None)
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "== Error ==  the output folder does not hold an earlier stage",
@@ -54,7 +53,7 @@ def test_a_last_line_in_a_programs_own_form_is_the_cause(line: str) -> None:
     assert first([line]) == ("program_error", line)
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "cause"),
     [
         (["* [ABORT]" + " " * 20 + "*", r"*  \___/      Cell too small for this cutoff      *", "*    |" + " " * 20 + "*"], 1),
@@ -76,7 +75,7 @@ def test_the_sentence_is_the_cause_and_not_its_box(lines: list[str], cause: int)
     assert found[1] == lines[cause]
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ["Warning message:", "In sort(x) : cannot turn off the locale's order"],

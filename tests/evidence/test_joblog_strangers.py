@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader, unfold
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 FIRST: list[tuple[str, int, str]] = [
     # text, line of the first cause (0: none), its kind
@@ -64,14 +63,14 @@ def _first(texts: Sequence[str]) -> JobFinding | None:
     return next((f for f in reader.read(texts) if f.first_cause), None)
 
 
-@pytest.mark.parametrize(("text", "line", "kind"), FIRST)
+@every(("text", "line", "kind"), FIRST)
 def test_the_first_cause_in_other_words(text: str, line: int, kind: str) -> None:
     """The line and the kind; where nothing failed, nothing is said."""
     found = _first(text.split("\n"))
     assert (found and (found.line, found.kind)) == ((line, kind) if line else None)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "own"),
     [
         ("srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification", True),
@@ -96,7 +95,7 @@ def test_a_launch_that_failed_is_the_jobs_own_mistake_or_the_sites(text: str, ow
     assert (found.domains == ("user_program",)) is own
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "sort"),
     [
         ("CUDA error: invalid device ordinal", "ordinal"),
@@ -130,7 +129,7 @@ TRACE = ["Traceback (most recent call last):", '  File "/home/u/run.py", line 4,
 STEPS = [f"2026-03-04 05:06:{s:02d},001 make.py INFO part 2/9: {1000 * s}/9000 done, {900 + s} tok/s" for s in range(1, 6)]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind", "line"),
     [
         (["{\bError using load_rows (line 12)", "The table 'a.csv' could not be opened", "", "Error in main (line 3)", "}\b"], "program_error", 2),
@@ -160,7 +159,7 @@ def test_the_first_cause_in_forms_of_round_39(lines: list[str], kind: str, line:
     assert (found.kind, found.line) == (kind, line)
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ["2026-03-04 05:06:00,100 make.py WARNING prompt 7 skipped", *TRACE, "jinja2.exceptions.TemplateError: roles must alternate", *STEPS],
@@ -182,7 +181,7 @@ def test_several_tasks_killed_without_another_tasks_exit_stay_the_cause() -> Non
     assert [f.kind for f in reader.read(lines) if f.first_cause] == ["oom_kill_suspected"]
 
 
-@pytest.mark.parametrize("code", ['query = """', "query = '''SELECT", 'self.sql = f"""'])
+@every("code", ['query = """', "query = '''SELECT", 'self.sql = f"""'])
 def test_a_line_of_source_that_a_traceback_quotes_opens_no_printed_text(code: str) -> None:
     """Python shows the first line of a statement of several lines."""
     lines = ["step 1", TRACE[0], TRACE[1], f"    {code}", "KeyError: 'lr'"]
@@ -190,7 +189,7 @@ def test_a_line_of_source_that_a_traceback_quotes_opens_no_printed_text(code: st
     assert (found.kind, found.line) == ("python_exception", 5)
 
 
-@pytest.mark.parametrize(
+@every(
     ("typed", "shown"),
     [
         ("{\bError", "Error"),

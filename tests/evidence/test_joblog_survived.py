@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 HELPER = (
     'Traceback (most recent call last):\n  File "/sw/site/bin/pick_tree.py", line 8, in <module>\n    name = os.uname_release()\n'
@@ -99,14 +100,14 @@ def _first(text):
     return next((f for f in reader.read(text.split("\n")) if f.first_cause), None)
 
 
-@pytest.mark.parametrize(("text", "line", "kind"), FIRST)
+@every(("text", "line", "kind"), FIRST)
 def test_the_first_cause(text, line, kind):
     """The line that says why, among what the job outlived before it and what followed from it."""
     found = _first(text)
     assert (found.line, found.kind) == (line, kind) if found else not line
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@every("fault", FAULTS)
 def test_a_printed_policy_is_no_failure(fault):
     """What a launcher prints of its settings names faults that have not come; the same line alone is one."""
     assert _first(fault) is not None
@@ -132,7 +133,7 @@ BUFFERED = EPOCHS[:128]
 """As many steps as a buffer may have held back, and few more."""
 
 
-@pytest.mark.parametrize("exits", [[ELASTIC, RESTART], [SHELL], [SHELL.replace("Killed", "Segmentation fault")]])  # fmt: skip
+@every("exits", [[ELASTIC, RESTART], [SHELL], [SHELL.replace("Killed", "Segmentation fault")]])  # fmt: skip
 def test_an_exit_that_others_worked_on_after_is_no_cause(exits):
     """A restarted group of workers, and a script whose helper died: what comes later is the end."""
     over = "slurmstepd: error: *** JOB 77 ON n4 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"
@@ -140,7 +141,7 @@ def test_an_exit_that_others_worked_on_after_is_no_cause(exits):
     assert _first("\n".join([*exits, *EPOCHS, over])).kind == "slurm_timeout"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind"),
     [
         ([ELASTIC], "task_exit"),

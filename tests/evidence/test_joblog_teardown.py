@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 
 def loss(*, thread: bool = False) -> JobFinding:
@@ -16,7 +15,7 @@ def loss(*, thread: bool = False) -> JobFinding:
     return replace(found, detail={**found.detail, "thread": thread}, kind="python_consequence")
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "of_main", "of_thread"),
     [
         (["step 40/40 loss 0.1", "training finished"], True, True),
@@ -49,7 +48,7 @@ def test_a_loss_comes_after_the_work(before: list[str], of_main: bool, of_thread
         assert (found.detail.get("after_work") is True) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Training complete. The weights can be loaned from out/",
@@ -66,7 +65,7 @@ def test_words_behind_the_end_of_the_work_take_nothing_from_it(line: str) -> Non
     assert teardown.after_work(loss(), ["loss 0.5", line]).detail.get("after_work") is True
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Training will be finished at 11:30",
@@ -97,7 +96,7 @@ TERM = "*** SIGTERM received at time=1759219301 on cpu 7 ***"
 NO_POD = "error: resource(s) were asked for, but none was named"
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: kept 5 files", "exit 0"],
@@ -131,7 +130,7 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
     assert not any(found.first_cause for found in reader.read(lines))
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "cause"),
     [
         ([*DONE, "ERROR: cannot send the must, connection closed"], 3),

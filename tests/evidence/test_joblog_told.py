@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 from tests.evidence.test_joblog_mention import HARDWARE
 
 ERRORS = (
@@ -90,7 +91,7 @@ def test_an_entry_of_a_list_convicts_no_machine(form: str, error: str) -> None:
     )
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@every("error", ERRORS)
 def test_what_is_met_is_still_a_cause(error: str) -> None:
     """The same words in their own place; beside a trace that prints something else; behind a bar that nobody announced."""
     assert first(f"starting\n{error}")
@@ -98,15 +99,13 @@ def test_what_is_met_is_still_a_cause(error: str) -> None:
     assert first(f"training, see notes:\nstep 1\n{error}")
 
 
-@pytest.mark.parametrize("word", ["Hint", "Tip", "TODO", "FAQ", "Subject"])
+@every("word", ["Hint", "Tip", "TODO", "FAQ", "Subject"])
 def test_advice_and_notes_are_no_reports(word: str) -> None:
     """They say what an error would mean, or what is to be done about it."""
     assert first(f"starting\n{word}: RuntimeError: CUDA error: device-side assert triggered\n") == []
 
 
-@pytest.mark.parametrize(
-    "before", ["", "7f9c2d1b04aa ", "test: ", "build: ", "#0 ", "[4be81aa0] ", "deadbeef: "]
-)
+@every("before", ["", "7f9c2d1b04aa ", "test: ", "build: ", "#0 ", "[4be81aa0] ", "deadbeef: "])
 def test_what_only_looks_like_a_title_is_still_a_cause(before: str) -> None:
     """A container's number, a service called test, a frame, a word that is no number of a commit."""
     assert first(f"starting\n{before}RuntimeError: CUDA error: device-side assert triggered")
@@ -135,9 +134,7 @@ def test_what_a_printed_script_writes_into_a_file_is_no_report(opens: str, error
     assert first(f"{opens.replace('<<', '>>')}\n{error}")
 
 
-@pytest.mark.parametrize(
-    ("above", "behind", "n"), [("#70", "#71", 0), ("7.", "8.", 0), ("#70", "#90", 1), ("", "#71", 1)]
-)
+@every(("above", "behind", "n"), [("#70", "#71", 0), ("7.", "8.", 0), ("#70", "#90", 1), ("", "#71", 1)])
 def test_an_error_inside_a_numbered_list_is_no_last_word(above: str, behind: str, n: int) -> None:
     """The next entry follows: a catalogue of messages, or a program that went on."""
     text = f"starting\n{above} \tThe file of sources\n\nError occurred in the source routine\n{behind} \tThe camera works only with flag 5"
@@ -162,14 +159,14 @@ def test_an_error_below_a_turn_of_a_chat_is_the_programs(chat):
     assert [f.kind for f in reader.read(text.split("\n")) if f.first_cause] == ["python_exception"]
 
 
-@pytest.mark.parametrize(("second", "kinds"), [("2. Cut it", []), ("  2. Cut it", ["disk_full"])])
+@every(("second", "kinds"), [("2. Cut it", []), ("  2. Cut it", ["disk_full"])])
 def test_entries_of_one_list_have_one_margin(second, kinds):
     """Numbers at other margins are no list, and an error below them is the program's."""
     text = f"1. Open the mesh\n{second}\n3. OSError: [Errno 122] Disk quota exceeded"
     assert [f.kind for f in reader.read(text.split("\n"))] == kinds
 
 
-@pytest.mark.parametrize("prefix", ["", "(Runner pid=812) "])
+@every("prefix", ["", "(Runner pid=812) "])
 def test_a_sample_of_a_rollout_ends_where_the_jobs_own_output_begins(prefix: str) -> None:
     """Trainers print a question, the model's answer and the score. Only the job's traceback has frames."""
     question = ["[prompt] What is this?", "Traceback (most recent call last):"]

@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader, units
+from tests.every_case import every
 
 RAISED = [
     "Traceback (most recent call last):",
@@ -91,7 +92,7 @@ CAUGHT: dict[str, tuple[list[str], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(CAUGHT))
+@every("name", sorted(CAUGHT))
 def test_the_next_unit_of_work_shows_that_the_error_was_caught(name: str) -> None:
     """Another unit and a result behind the error, or a caught error and a result."""
     error, later = CAUGHT[name]
@@ -99,7 +100,7 @@ def test_the_next_unit_of_work_shows_that_the_error_was_caught(name: str) -> Non
     assert first([*error, *later, "finished at Wed Jul  2 09:00:00 2031"]) == 0
 
 
-@pytest.mark.parametrize("name", sorted(CAUGHT))
+@every("name", sorted(CAUGHT))
 def test_a_farewell_behind_the_error_leaves_it_the_cause(name: str) -> None:
     """What a batch script prints at its end comes after a failure, too."""
     error, _ = CAUGHT[name]
@@ -107,9 +108,7 @@ def test_a_farewell_behind_the_error_leaves_it_the_cause(name: str) -> None:
     assert first(lines) > 0
 
 
-@pytest.mark.parametrize(
-    "name", ["trials", "runs of an agent", "batch sizes", "R's try", "a retried licence"]
-)
+@every("name", ["trials", "runs of an agent", "batch sizes", "R's try", "a retried licence"])
 def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
     """The first error was survived, whether or not the next unit came to a result."""
     error, later = CAUGHT[name]
@@ -118,7 +117,7 @@ def test_a_later_error_is_the_cause_once_the_next_unit_began(name: str) -> None:
         assert first([*error, later[0] if "failed" not in later[0] else later[1], *LATER]) == len(error) + 4
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "is_result"),
     [
         ("I0702 keeper.py:7] all 31 grapes written, leaving", True),
@@ -162,7 +161,7 @@ def test_a_unit_that_only_began_is_no_result() -> None:
     assert first(["[queue] attempt 1/3", *RAISED, "[queue] attempt 2/3", "loading the model ... done"]) == 4
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "rank {n} saved out.{n}.pt",
@@ -200,9 +199,7 @@ def test_a_part_of_a_parallel_job_that_ends_shows_nothing_of_another(line: str, 
     assert first([*above, *RAISED, *below]) == before + 3
 
 
-@pytest.mark.parametrize(
-    "line", ["Smoothing domain {n}", "task {n}/30 done", "Finished tile_{n}", "fitting instance {n}"]
-)
+@every("line", ["Smoothing domain {n}", "task {n}/30 done", "Finished tile_{n}", "fitting instance {n}"])
 def test_many_parts_in_order_are_the_work_of_one_process(line: str) -> None:
     """Whatever they are called: side by side they would end in any order."""
     above, below = ([line.format(n=n) for n in span] for span in (range(1, 4), range(4, 12)))
@@ -215,7 +212,7 @@ def test_many_parts_in_order_are_the_work_of_one_process(line: str) -> None:
     assert first([*reversed(above), *RAISED, *below]) == 6
 
 
-@pytest.mark.parametrize("line", ["rank {n} done", "Launching task {n}", "stopped replica {n}"])
+@every("line", ["rank {n} done", "Launching task {n}", "stopped replica {n}"])
 def test_parts_that_one_process_starts_or_ends_in_order_show_nothing_of_their_work(line: str) -> None:
     above, below = ([line.format(n=n) for n in span] for span in (range(1, 4), range(4, 16)))
     assert first([*above, *RAISED, *below]) == 6
@@ -304,7 +301,7 @@ PASSED: dict[str, list[str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(PASSED))
+@every("name", sorted(PASSED))
 def test_tests_that_pass_expected_their_errors(name: str) -> None:
     """The runner's own report that the test, or all of them, passed."""
     assert first(PASSED[name]) == 0
@@ -338,7 +335,7 @@ def test_advice_to_continue_is_no_report_that_the_program_goes_on() -> None:
     assert not units.reports_recovery("could not read s7; please skip it, or retry with --force")
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "tee: standard output: Broken pipe",
@@ -351,9 +348,7 @@ def test_the_end_of_a_pipe_or_of_a_monitor_is_no_cause(line: str) -> None:
     assert first(["epoch 3/3 loss 3.9", "training complete", line, "job ok"]) == 0
 
 
-@pytest.mark.parametrize(
-    "command", ["./watch.py --all", "top-down --train", "bin/tail.sh", "sleep_study x.in"]
-)
+@every("command", ["./watch.py --all", "top-down --train", "bin/tail.sh", "sleep_study x.in"])
 def test_a_program_called_like_a_monitor_is_none(command: str) -> None:
     assert first(["epoch 3/3 loss 3.9", f"./run.sh: line 8: 4711 Killed                  {command}"]) == 2
 
@@ -386,7 +381,7 @@ def _steps(first_step: int, last: int) -> list[str]:
     return [f"2031-07-02 08:{n:02d}:00 part {n}00/9000 loss=4.{n}" for n in range(first_step, last)]
 
 
-@pytest.mark.parametrize("names", [("[one]", "[two]"), ("left:", "right:"), ("a|", "b|")])
+@every("names", [("[one]", "[two]"), ("left:", "right:"), ("a|", "b|")])
 def test_the_steps_of_one_program_say_nothing_of_another(names: tuple[str, str]) -> None:
     """A name in front of the frames of a traceback is a launcher's, and stands in front of every line of its program."""
     this, other = names

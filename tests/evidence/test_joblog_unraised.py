@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import grammar, labels, reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 STEPS = [f"Epoch {n}/400: loss=2.{n} acc=0.{n} some more words to fill the line" for n in range(1, 401)]
 BROKEN = "BrokenPipeError: [Errno 32] Broken pipe"
@@ -50,7 +51,7 @@ def test_what_python_goes_on_after_is_no_cause(heading: list[str], exception: st
     assert message(*STEPS, *traceback(exception)) == exception
 
 
-@pytest.mark.parametrize("exception", [BROKEN, "OSError: [Errno 28] No space left on device"])
+@every("exception", [BROKEN, "OSError: [Errno 28] No space left on device"])
 def test_an_output_that_nobody_reads_ends_nothing(exception: str) -> None:
     """Python prints the exception without a traceback, right below its heading."""
     stdout = "Exception ignored in: <_io.TextIOWrapper name='<stdout>' mode='w' encoding='utf-8'>"
@@ -72,7 +73,7 @@ def test_an_ignored_error_of_the_hardware_stays() -> None:
     assert message(*STEPS, *HEADINGS[0], *traceback(ecc)) == ecc
 
 
-@pytest.mark.parametrize("exception", EXCEPTIONS)
+@every("exception", EXCEPTIONS)
 def test_a_process_outlives_the_exception_of_its_thread(exception: str) -> None:
     """It is the cause until the program reports success, and after that only of a bad exit."""
     lines = [*STEPS, THREAD, *traceback(exception, "_monitor")]
@@ -83,7 +84,7 @@ def test_a_process_outlives_the_exception_of_its_thread(exception: str) -> None:
     assert message(*STEPS, *traceback(exception), well) == exception
 
 
-@pytest.mark.parametrize(
+@every(
     "last",
     [
         "Job completed at Mon",
@@ -103,7 +104,7 @@ def test_only_an_unmistakable_success_outlives_the_exception_of_a_thread(last: s
     assert message(*STEPS, THREAD, *traceback(bad, "_monitor"), last) == bad
 
 
-@pytest.mark.parametrize("last", ["INFO trainer: training finished successfully", "all tests passed"])
+@every("last", ["INFO trainer: training finished successfully", "all tests passed"])
 def test_the_success_of_the_whole_program_outlives_it(last: str) -> None:
     assert message(*STEPS, THREAD, *traceback("ValueError: bad", "_monitor"), last) is None
 
@@ -168,7 +169,7 @@ def test_the_thread_that_feeds_a_queue_prints_without_a_heading() -> None:
     assert message(*STEPS, *lines, "Training completed successfully.") is None
 
 
-@pytest.mark.parametrize("function", ["_run_finalizers", "_exit_function", "_python_exit", "_shutdown"])
+@every("function", ["_run_finalizers", "_exit_function", "_python_exit", "_shutdown"])
 def test_what_python_calls_after_the_end_is_no_cause(function: str) -> None:
     """The interruption above it ended the program; the lost manager follows from that."""
     head = "Traceback (most recent call last):"
@@ -185,7 +186,7 @@ _STORE = "[rank3]:[E304 12:11:12.112 TCPStore.cpp:106] [c10d] sendBytes failed o
 _LAST = [f"step {n}/40 loss=0.{n}" for n in range(1, 41)]
 
 
-@pytest.mark.parametrize("over", ["Training finished", "INFO trainer: run completed in 3 h", "Done. Best score 0.9", "all done!"])  # fmt: skip
+@every("over", ["Training finished", "INFO trainer: run completed in 3 h", "Done. Best score 0.9", "all done!"])  # fmt: skip
 def test_processes_that_lose_each_other_after_the_work_explain_nothing(over: str) -> None:
     """Until a process ends badly, or Slurm ends the job."""
     assert message(*_LAST, over, _PEER, _STORE, "uploaded the model") is None
@@ -194,7 +195,7 @@ def test_processes_that_lose_each_other_after_the_work_explain_nothing(over: str
     assert message(*_LAST, over, _PEER, ended) == ended
 
 
-@pytest.mark.parametrize("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1", "Training over 8 nodes", "training on 4 nodes", "Run over all subjects", "work is to be done by 4 tasks", "training done 30 %", "training half done", "run 3 of 10 done", "The first run is done.", "run finished reading"])  # fmt: skip
+@every("line", ["Done loading the shards", "Training data loaded, done", "epoch 3 completed", "run the job again when all is done", "step 41/90 loss=0.1", "Training over 8 nodes", "training on 4 nodes", "Run over all subjects", "work is to be done by 4 tasks", "training done 30 %", "training half done", "run 3 of 10 done", "The first run is done.", "run finished reading"])  # fmt: skip
 def test_a_loss_with_work_before_it_stays(line: str) -> None:
     assert message(*_LAST, line, _PEER, "uploaded the model") == _PEER
     assert message(*_LAST, "Training finished", line if "step" in line else "step 1/9", _PEER) == _PEER
@@ -225,7 +226,7 @@ def test_the_thread_that_pins_memory_may_lose_its_worker_after_the_last_step() -
     assert message(*_LAST, *traceback(reset, "get")) == reset
 
 
-@pytest.mark.parametrize(
+@every(
     "heading",
     [
         ['Exception in thread "shutdown-hook-0" java.lang.IllegalStateException: closed'],
@@ -283,7 +284,7 @@ def test_an_executor_that_spark_replaced_is_no_cause() -> None:
     assert message(lost, job, EXITED) is not None
 
 
-@pytest.mark.parametrize("line", ["26/01/01 10:05:00 INFO DAGScheduler: Job 1 finished: collect at A.java:3, took 300.5 s", "Job 3 finished", "run #4 done"])  # fmt: skip
+@every("line", ["26/01/01 10:05:00 INFO DAGScheduler: Job 1 finished: collect at A.java:3, took 300.5 s", "Job 3 finished", "run #4 done"])  # fmt: skip
 def test_the_end_of_one_unit_is_not_that_of_the_whole_work(line: str) -> None:
     """An error of the program before it stays, as does the loss of a peer below it."""
     bad = "ValueError: shard 12 is corrupt"

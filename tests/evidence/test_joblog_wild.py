@@ -8,6 +8,7 @@ import pytest
 
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 LSF = (
     "\n" + "-" * 60 + "\nSender: LSF System <lsfadmin@hpc>\nSubject: Job 7: <NONAME> in cluster <c> Exited\n\n"
@@ -609,7 +610,7 @@ FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "kind", "fields", "text"), FOUND)
+@every(("source", "kind", "fields", "text"), FOUND)
 def test_forms_found_in_the_wild(source: str, kind: str | None, fields: dict[str, object], text: str) -> None:
     """The one first cause, and what it names, is what an expert would say of the log."""
     first = [f for f in reader.read(text.split("\n")) if f.first_cause]
@@ -655,7 +656,7 @@ LAST_LINES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "kind", "text"), LAST_LINES)
+@every(("source", "kind", "text"), LAST_LINES)
 def test_what_a_traceback_ends_with(source: str, kind: str, text: str) -> None:
     """The last line of a traceback names its kind, whichever library raised it."""
     traceback = ["Traceback (most recent call last):", '  File "t.py", line 2, in <module>', text]

@@ -8,6 +8,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.grammar import JobFinding
+from tests.every_case import every
 
 WORDS: list[tuple[str, str, dict[str, Any]]] = [
     ("FATAL:   container creation failed: mount hook function failure: mount /a->/b error: no such file", "slurm_launch_failed", {}),
@@ -65,7 +66,7 @@ def test_a_message_has_its_word(line: str, kind: str, fields: dict[str, Any]) ->
     assert {name: getattr(found, name) for name in fields} == fields
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "container_image: nvcr.io/nvidia/pytorch:26.01-py3",
@@ -97,7 +98,7 @@ def _waits(rank: int, op: str, seq: int = 57, *, own: int | None = None) -> str:
     )
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)])
+@every("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2)])
 def test_an_operation_of_its_own_on_one_rank_is_a_mismatch(order: tuple[int, ...]) -> None:
     """The rank in the minority is named, whoever is printed first."""
     found = first(*(_waits(r, "ALLREDUCE" if r == 2 else "BROADCAST") for r in order))
@@ -138,7 +139,7 @@ def test_pytorchs_own_report_names_the_rank_that_did_not_join() -> None:
     assert "names rank 7, 9" in found.meaning
 
 
-@pytest.mark.parametrize(
+@every(
     "noise",
     [
         "n1:1:2 [5] transport/net_ib.cc:1694 NCCL WARN NET/IBP:Got completion from peer 7.6.13.83<36315> with status=12 opcode=3 len=3 vendor err 129 (Send)",
@@ -212,7 +213,7 @@ def test_a_taken_port_is_told_by_the_warning_that_names_it() -> None:
 OOM = "CUDA out of memory. Tried to allocate 422.00 MiB (GPU 0; 15.78 GiB total capacity; 13.10 GiB already allocated)"
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "found"),
     [
         (f"2021-06-02 15:51:03 host root[14429] DEBUG {OOM}", False),
@@ -233,7 +234,7 @@ def test_a_shells_word_about_input_is_no_announcement_of_recovery() -> None:
     assert found.kind == "cuda_oom"
 
 
-@pytest.mark.parametrize("line", [
+@every("line", [
     "0: [cgpu17:53890] pml_ucx.c:775  Error: ucx send failed: Input/output error",
     "0: [1580511823.09] [n:1:1]  rcache.c:545  UCX  DEBUG failed to register region 0x2a: Input/output error",
 ])  # fmt: skip

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence.kernel import reader
 from probing_cluster.evidence.kernel.grammar import KernelFinding
+from tests.every_case import every
 
 
 def read(line: str, *before: str) -> KernelFinding | None:
@@ -442,7 +441,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "kind", "code", "severity", "pci", "device"), FORMS)
+@every(("line", "kind", "code", "severity", "pci", "device"), FORMS)
 def test_form(line: str, kind: str, code: str, severity: str, pci: str | None, device: str | None) -> None:
     """This form is read with its kind, code, severity, address and part."""
     found = read(line)
@@ -485,7 +484,7 @@ NO_FINDING = [
 ]
 
 
-@pytest.mark.parametrize("line", NO_FINDING)
+@every("line", NO_FINDING)
 def test_harmless_lines_are_none(line: str) -> None:
     """A line that only looks like a fault is none."""
     assert read(line) is None
@@ -526,7 +525,7 @@ def test_an_nvswitch_error_that_the_driver_calls_non_fatal_drains_nothing() -> N
     assert fatal.next_step.startswith("Drain the nodes")
 
 
-@pytest.mark.parametrize(
+@every(
     ("action", "severity"),
     [
         ("None", "info"),
@@ -551,7 +550,7 @@ def test_xid_45_names_its_cause() -> None:
     assert found.detail["caused_by_xid"] == 94
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "pid", "name"),
     [
         ("pid=1234, name=python3, x", 1234, "python3"),
@@ -623,7 +622,7 @@ def test_an_oom_kill_is_read_where_its_line_was_cut_behind_the_number() -> None:
     assert (found.code, found.pid, found.process) == ("global", 2692, None)
 
 
-@pytest.mark.parametrize(
+@every(
     ("path", "job"),
     [
         ("/slurm/uid_1000/job_4242/step_batch", 4242),
@@ -709,7 +708,7 @@ def test_the_log_of_the_gpfs_daemon_is_read_and_says_gpfs_only() -> None:
         assert found is None or (found.kind, found.severity) == ("gpfs", "low")
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "veth12: vnet3: link down",

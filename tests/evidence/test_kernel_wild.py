@@ -11,6 +11,7 @@ from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.kernel import reader
+from tests.every_case import every
 
 FOUND = [
     # kind/code, pci, pid, line; addresses and names are ours, the forms are of the source named
@@ -341,7 +342,7 @@ FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "pci", "pid", "line"), FOUND)
+@every(("kind", "pci", "pid", "line"), FOUND)
 def test_forms_found_in_the_wild(kind: str, pci: str | None, pid: int | None, line: str) -> None:
     """Kind, code, PCI address and pid are what an operator would say of the line."""
     found = reader.KernelReader().read_line(f"[ 1843.308145] {line}")
@@ -353,7 +354,7 @@ def test_forms_found_in_the_wild(kind: str, pci: str | None, pid: int | None, li
     assert got == (kind, pci, pid)
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "field", "value"),
     [
         ("NVRM: Xid (PCI:0000:5d:00): 8, name=worker, channel 0x0000000d", "process", "worker"),
@@ -408,9 +409,7 @@ FABRIC = (
 )
 
 
-@pytest.mark.parametrize(
-    "front", ["[Jul 23 2024 07:53:55] [ERROR] [tid 841] ", "Jul 23 07:53:55 n1 nv-fabricmanager[841]: "]
-)
+@every("front", ["[Jul 23 2024 07:53:55] [ERROR] [tid 841] ", "Jul 23 07:53:55 n1 nv-fabricmanager[841]: "])
 def test_the_fabric_managers_log_is_a_kind_of_its_own(front: str) -> None:
     """In its own file and in syslog; whoever can log under its name makes nothing grave."""
     for grade, code, severity in (
@@ -426,7 +425,7 @@ def test_the_fabric_managers_log_is_a_kind_of_its_own(front: str) -> None:
     assert forged is None or forged[1].kind == "fabric_manager"
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "code"),
     [
         (
@@ -461,7 +460,7 @@ pcieport 0000:02:02.0:    [ 5] SDES                   (First)
 """
 
 
-@pytest.mark.parametrize("margin", ["  ", "\t\t", "      "])
+@every("margin", ["  ", "\t\t", "      "])
 def test_a_log_that_is_set_in_as_a_whole_is_read(margin: str) -> None:
     """Pasted into a text: no line can be the rest of another's name where all begin so."""
     text = "".join(f"{margin}{line}\n" for line in _SURPRISE_DOWN.splitlines())
@@ -477,7 +476,7 @@ _ATTACHED = (
 _DOWN = "r8169 0000:08:00.0 enp8s0: Link is Down"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "n"),
     [
         ([_ATTACHED, _DOWN], 0),
@@ -493,7 +492,7 @@ def test_an_interface_that_is_being_set_up_has_lost_no_link(lines: list[str], n:
     assert sum(f is not None and f[1].kind == "eth_link" for f in found) == n
 
 
-@pytest.mark.parametrize(
+@every(
     ("tag", "message", "code", "device"),
     [
         ("ipmiseld[9]", "SEL System Event: May-04-2026, 06:00:00, DIMM_A1, Memory, Uncorrectable memory error", "memory", None),
@@ -534,7 +533,7 @@ def test_what_watchers_of_hardware_log_is_information(
     assert signatures.find("hardware_report", code, Severity.INFO).role is signatures.Role.CONTEXT
 
 
-@pytest.mark.parametrize(
+@every(
     ("tag", "message", "offline"),
     [
         ("sssd[1290]", "Backend is offline", True),
@@ -565,7 +564,7 @@ def test_the_fabric_manager_is_known_by_both_its_names() -> None:
         assert (found[1].kind, found[1].code) == ("fabric_manager", "start_failed")
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind", "code"),
     [
         ("XFS: Internal error XFS_WANT_CORRUPTED_GOTO at line 7 of file fs/xfs/xfs_ialloc.c.  Caller 0xffff", "block_io", "fs_error"),
@@ -582,7 +581,7 @@ def test_forms_of_round_21_and_22(line: str, kind: str, code: str) -> None:
     assert reader.KernelReader().read_line(f"kernel: overlayfs: failed to resolve '{line}'") is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("found", "line"),
     [
         ("hung_task/hard_lockup low", "watchdog: CPU5: Watchdog detected hard LOCKUP on cpu 4"),
@@ -662,7 +661,7 @@ _CPER = (
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("changed", "found"),
     [(("", ""), True), (("fatal", "recoverable"), False), (("PCIe error", "memory error"), False), (("{24}[Hardware Error]:   device", "{25}[Hardware Error]:   device"), False)],
 )  # fmt: skip
@@ -677,7 +676,7 @@ def test_a_firmware_report_of_a_fatal_pcie_error_is_one_of_its_device(
     assert of_pcie == ([("fatal", "0000:01:00.0", Severity.HIGH)] if found else [])
 
 
-@pytest.mark.parametrize(
+@every(
     ("tag", "message", "job"),
     [
         ("slurmd[2101]", "slurmd: error: [job 40021] prolog failed status=1:0", 40021),

@@ -8,6 +8,7 @@ import pytest
 
 from probing_cluster.evidence.joblog import labels
 from probing_cluster.evidence.joblog import reader as joblog
+from tests.every_case import every
 
 BEFORE = [
     "Starting the job",
@@ -80,7 +81,7 @@ def test_a_label_names_the_host_or_the_rank() -> None:
         assert (found.host, found.rank) == (host, rank)
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ["layer1: 12 blocks", "layer2: 12 blocks", "layer3: 12 blocks", "layer4: 12 blocks", "layer5: 12 blocks"],
@@ -115,9 +116,7 @@ def test_the_lines_of_a_log_may_be_numbered(log: list[str], form: str) -> None:
     assert labels.LineLabels().plain(alone) == alone.lstrip(" "), "one numbered line proves nothing"
 
 
-@pytest.mark.parametrize(
-    "wrapper", ["[05:06:07] {}", "[  161.5s] {}", "[2025-03-04 05:06:07] {}", "05:06:07 {}"]
-)
+@every("wrapper", ["[05:06:07] {}", "[  161.5s] {}", "[2025-03-04 05:06:07] {}", "05:06:07 {}"])
 def test_a_clock_in_front_of_every_line_is_not_the_loggers_own(wrapper: str) -> None:
     """A logger's own date stays with its level where other lines have none."""
     log = [
@@ -151,7 +150,7 @@ def test_a_bar_in_front_of_a_traceback_is_no_entry_of_a_logger() -> None:
     assert not [f for f in joblog.read(handled) if f.first_cause]
 
 
-@pytest.mark.parametrize(
+@every(
     "note",
     [
         "Detected KeyboardInterrupt, attempting graceful shutdown ...",

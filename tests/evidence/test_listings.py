@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence import listings, sifted
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 TRACE = [
     "Traceback (most recent call last):",
@@ -109,7 +110,7 @@ def test_a_line_too_long_for_source_ends_no_more_than_the_holding() -> None:
     assert [number for number, _ in given] == [1, 2, 3]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",

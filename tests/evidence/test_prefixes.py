@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.evidence import dates, prefixes
+from tests.every_case import every
 
 MESSAGE = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
 
@@ -89,13 +89,13 @@ STACKS = [
 ]
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@every("stack", STACKS)
 def test_the_message_is_what_remains(stack: str) -> None:
     """Whatever stands in front, the same message comes out."""
     assert prefixes.parse(stack + MESSAGE).message.strip() == MESSAGE
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         '{"MESSAGE": "' + MESSAGE + '", "_TRANSPORT": "kernel", "PRIORITY": "3", "_HOSTNAME": "n1"}',
@@ -118,7 +118,7 @@ def test_wrapped_messages_are_unwrapped(line: str) -> None:
     assert prefixes.parse(line).message == MESSAGE
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "2024-05-01T10:00:00Z,n1,myprog,kernel,NVRM: Xid (PCI:0000:3b:00): 79, gone",
@@ -132,7 +132,7 @@ def test_a_program_of_a_log_store_is_not_the_kernel_by_what_it_prints(line: str)
     assert not prefixes.parse(line).is_kernel
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "at"),
     [
         ("2026/04/09 12:59:18 n1 kernel: x", datetime(2026, 4, 9, 12, 59, 18, tzinfo=UTC)),
@@ -150,7 +150,7 @@ def test_a_date_of_another_form_gives_the_same_instant(line: str, at: datetime) 
     assert (found.at, found.is_kernel, found.message) == (at, True, "x")
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "12:00 NVRM: Xid (PCI:0000:3b:00): 79",
@@ -189,7 +189,7 @@ def test_repetition_is_counted() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kernel"),
     [
         ("6,1,2,-;x", True),
@@ -233,7 +233,7 @@ def test_a_selector_between_date_and_tag_is_a_facility_and_a_level() -> None:
         assert (line.facility, line.priority) == ((0, 1) if "kern.alert" in text else (None, None))
 
 
-@pytest.mark.parametrize(
+@every(
     "before", ["INFO - ", "INFO - INFO - ", "guest-monitor ", "  Warning  Ext4Error  2m  kernel-monitor  "]
 )
 def test_what_anybody_may_have_written_stays(before: str) -> None:
@@ -254,7 +254,7 @@ def test_instants() -> None:
     assert dates.iso("9999-12-31T23:59:59-23:59") is None
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "LustreError: 166-1: MGC: lost",
@@ -276,7 +276,7 @@ def test_any_text_ends_and_never_grows(text: str) -> None:
     assert len(prefixes.parse(text).message) <= max(len(text), 0) or "\\x" in text or text.lstrip()[:1] == "{"
 
 
-@pytest.mark.parametrize(
+@every(
     ("head", "host", "at"),
     [
         ("2026-11-20T13:59:58.000000+01:00 gpu08 kernel - - - ", "gpu08", datetime(2026, 11, 20, 12, 59, 58, tzinfo=UTC)),

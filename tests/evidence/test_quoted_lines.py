@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence import classify, quoted_lines
+from tests.every_case import every
 
 XID = "NVRM: Xid (PCI:0000:4a:00): 79, pid=9, name=fit, GPU has fallen off the bus."
 AT = f"[   61.200000] {XID}"
@@ -100,7 +101,7 @@ def test_a_log_loses_nothing(lines: list[str]) -> None:
     assert kinds(lines) == ["xid", "panic"]
 
 
-@pytest.mark.parametrize(
+@every(
     "lines",
     [
         ["Kernel panic - not syncing: .*", r"general protection fault: [0-9]+ \[#\d\]", "EXT4-fs error"],
@@ -112,7 +113,7 @@ def test_a_list_of_patterns_is_no_log(lines: list[str]) -> None:
     assert kinds(lines) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind"),
     [
         (["[    9.000000] Kernel panic - not syncing: stack is corrupted in: f.*+0x1", "[    9.100000] x .*"], "panic"),
@@ -155,7 +156,7 @@ def test_margins_that_change_cost_no_log() -> None:
     assert kinds([*lines, *TWO]) == ["xid", "panic"]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     ["INFO: task a.*:7 blocked for more than 120 seconds.", "Killed process 7 (a.*)", "a.*[7]: segfault"],
 )

@@ -6,6 +6,7 @@ import pytest
 
 from probing_cluster.evidence import sifted
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 TRACE = "Traceback (most recent call last):"
 FRAME = '  File "train.py", line 10, in <module>'
@@ -40,7 +41,7 @@ def test_what_explains_an_error_is_none(text):
     assert first(text) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         (f"Running example:\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
@@ -65,7 +66,7 @@ def test_what_only_looks_so_is_an_error(text, message):
     assert first(text) == message
 
 
-@pytest.mark.parametrize(
+@every(
     ("heading", "doubtful"),
     [
         ("last log of the previous job:", True),

@@ -9,6 +9,7 @@ import pytest
 from probing_cluster.evidence import dates, prefixes
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.kernel import reader as kernel
+from tests.every_case import every
 
 XID = "NVRM: Xid (PCI:0000:c2:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 REFERENCE = datetime(2026, 12, 30, tzinfo=UTC)
@@ -18,7 +19,7 @@ def first(*lines: str) -> list[str]:
     return [f.kind for f in joblog.read(lines) if f.first_cause]
 
 
-@pytest.mark.parametrize(
+@every(
     ("date", "month"),
     [
         ("6月 28", 6), ("12月 3", 12), ("6월 28", 6), ("2月 3日", 2), ("juin 28", 6), ("juil. 3", 7), ("Mär 3", 3), ("июн 28", 6), ("янв 1", 1),
@@ -36,13 +37,13 @@ def test_a_month_of_any_language_dates_a_kernel_line(date: str, month: int) -> N
     assert kernel.KernelReader().read_line(f"{date} 02:52:53 node7 sudo: {XID}") is None
 
 
-@pytest.mark.parametrize("date", ["0月 3 01:02:03", "13月 3 01:02:03", "xyz 3 01:02:03"])
+@every("date", ["0月 3 01:02:03", "13月 3 01:02:03", "xyz 3 01:02:03"])
 def test_what_is_no_month_dates_nothing(date: str) -> None:
     """Never a guess."""
     assert dates.parse(date, REFERENCE) is None
 
 
-@pytest.mark.parametrize("host", ["<redacted>", "<host name>", "***"])
+@every("host", ["<redacted>", "<host name>", "***"])
 def test_a_hosts_name_that_was_taken_out_hides_no_fault(host: str) -> None:
     """Who shows a log to others writes a word for its hosts; a program's line stays a program's."""
     found = kernel.KernelReader().read_line(f"Feb 11 16:19:40 {host} kernel: [  298.426757] {XID}")
@@ -51,9 +52,7 @@ def test_a_hosts_name_that_was_taken_out_hides_no_fault(host: str) -> None:
     assert kernel.KernelReader().read_line(f"Feb 11 16:19:40 {host} logger: [  298.426757] {XID}") is None
 
 
-@pytest.mark.parametrize(
-    "taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] ", "[  T292] ", "[   C17] "]
-)
+@every("taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] ", "[  T292] ", "[   C17] "])
 def test_a_kernel_line_whose_time_was_taken_out(taken_out: str) -> None:
     """People who show a log to others do so."""
     found = kernel.KernelReader().read_line(taken_out + XID)
@@ -62,14 +61,14 @@ def test_a_kernel_line_whose_time_was_taken_out(taken_out: str) -> None:
     assert kernel.KernelReader().read_line(f"{taken_out}sudo: {XID}") is None
 
 
-@pytest.mark.parametrize("tag", ["kernel[12]", "kernel[4711]", "kern[9]"])
+@every("tag", ["kernel[12]", "kernel[4711]", "kern[9]"])
 def test_a_program_that_calls_itself_kernel_has_a_process(tag: str) -> None:
     """The kernel has none."""
     assert kernel.KernelReader().read_line(f"Jan 21 11:18:36 n1 {tag}: {XID}") is None
     assert kernel.KernelReader().read_line(f"Jan 21 11:18:36 n1 kernel[0]: {XID}") is not None
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "An error occurred (AuthorizationError) when calling the Publish operation: not authorized",
@@ -145,7 +144,7 @@ def test_a_warning_gives_way_to_the_error_it_announced() -> None:
     assert [f.line for f in joblog.read([raised, warned]) if f.first_cause] == [1]
 
 
-@pytest.mark.parametrize("call", ["ibv_query_ece", "ibv_query_gid_ex", "ibv_get_fw_ver"])
+@every("call", ["ibv_query_ece", "ibv_query_gid_ex", "ibv_get_fw_ver"])
 def test_a_question_an_adapter_has_no_answer_to_is_no_fault(call: str) -> None:
     """NCCL goes on without; a call that sets something up and fails is one."""
     line = f"n1:1:2 [0] misc/ibvwrap.cc:262 NCCL WARN Call to {call} failed with error Operation not supported errno 95"
@@ -178,7 +177,7 @@ def test_ranks_that_print_into_one_line_leave_the_assertion() -> None:
     assert [f.line for f in joblog.read([line]) if f.first_cause] == [1]
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("Failed to initialize NVML: Driver/library version mismatch", "cuda_unavailable"),
@@ -191,7 +190,7 @@ def test_nvidia_smi_without_its_library(line: str, kind: str) -> None:
     assert [f.kind for f in joblog.read([line])] == [kind]
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "code"),
     [
         ("ena 0000:00:06.0 ens6: TX q 3 is paused for too long (threshold 5000000). Time since last napi 10 usec. napi scheduled: 0", "tx_timeout"),
@@ -215,7 +214,7 @@ def test_queues_that_stand_still_and_bonds_by_other_drivers_words(line: str, cod
     assert (found.kind, found.code) == ("eth_link", code)
 
 
-@pytest.mark.parametrize("space", ["", " ", "  "])
+@every("space", ["", " ", "  "])
 def test_a_syslog_priority_may_stand_apart_from_its_version(space: str) -> None:
     """RFC 5424 forbids the blank; daemons write it all the same."""
     line = prefixes.parse(f"<4>{space}1 2026-02-03T04:05:06Z n7 kernel - - - [ 10.1] {XID}")
@@ -257,7 +256,7 @@ HELPER = [
 ]
 
 
-@pytest.mark.parametrize("label", ["{}: ", " {}: ", "[1,{}]<stderr>:"])
+@every("label", ["{}: ", " {}: ", "[1,{}]<stderr>:"])
 def test_a_helper_that_failed_before_the_step_is_not_its_cause(label: str) -> None:
     """A launcher that labels its tasks' lines labels all of them: what has none is the batch script's."""
     error = ['Traceback (most recent call last):', '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'"]  # fmt: skip
@@ -272,7 +271,7 @@ def test_what_a_step_lacks_because_of_a_command_before_it_is_left_to_that_comman
     assert first(*HELPER, "Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'", "step failed") == ["import_error"]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("vllm.v1.engine.exceptions.EngineDeadError: EngineCore met an issue. See stack trace (above) for the root cause.", "python_consequence"),
@@ -302,7 +301,7 @@ NCCL = [
 ]
 
 
-@pytest.mark.parametrize(
+@every(
     ("last", "kind"),
     [
         ("Error while creating shared memory segment /dev/shm/nccl-Ab3 (size 9637888)", "shm_full"),
@@ -350,7 +349,7 @@ def test_a_nan_of_megatron_is_one_without_its_traceback_too() -> None:
     assert first(" iteration 1/ 5000 | lm loss: 1.1E+01", " AssertionError: Rank 114: found NaN in local forward loss calculation. Device: 2,") == ["nan_loss"]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every(
     "passed",
     [
         ["======== 41 passed, 2 xfailed, 3 warnings in 88.14s (0:01:28) ========"],
@@ -366,7 +365,7 @@ def test_an_exception_of_tests_that_all_passed_is_no_failure(passed: list[str]) 
     assert first("===== test session starts =====", *passed, *error) == ["python_exception"]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         'ERROR ANALYSIS: 41% of errors are names, 12% "failed to" vs "fail to"',
@@ -429,7 +428,7 @@ def test_an_exception_outside_of_a_julia_test_is_the_cause() -> None:
     assert [(f.kind, f.line) for f in found] == [("program_error", 3)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind", "line"),
     [
         (["ERROR: a exception was thrown during kernel execution.", "       Run Julia on debug level 2 for device stack traces.", "CUDA error: unspecified launch failure (code #719, ERROR_LAUNCH_FAILED)"], "program_error", 1),
@@ -458,7 +457,7 @@ def test_what_interrupted_a_launcher_comes_before_its_ranks_interruption() -> No
     assert first(*steps, *rank) == ["interrupted"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "quoted", "behind"),
     [
         (['!!! warning "known issues"', "    If you get", "    ```console"], "    n1: Test NCCL failure common.cu:958 'invalid usage (run with NCCL_DEBUG=WARN for details)", ["    ```", "    load the module."]),
@@ -580,7 +579,7 @@ def test_advice_to_the_reader_is_no_recovery() -> None:
     assert first(*ERROR, "falling back to eager", *steps) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "before",
     [
         ["usage: conda [-h] COMMAND ...", "conda: error: argument COMMAND: invalid choice: 'deactivate' (choose from 'clean')"],
@@ -627,7 +626,7 @@ def test_what_a_worker_overwrote_is_the_workers_too() -> None:
     assert first(*ERROR, bar) == ["python_exception"]
 
 
-@pytest.mark.parametrize("mark", ["- ", "* ", ""])
+@every("mark", ["- ", "* ", ""])
 def test_a_lists_mark_in_front_of_a_kernel_line(mark: str) -> None:
     """And the oldest driver's words of a lost GPU."""
     line = f"{mark}Sep 18 20:58:08 laptop kernel: [ 1936.510073] NVRM: GPU at 0000:01:00.0 has fallen off the bus."
@@ -674,7 +673,7 @@ def test_what_a_containers_engine_logged_is_the_cause(
 IMAGE = "FATAL:   While making image from oci registry: error fetching image:"
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "kind"),
     [
         ("create command failed: exit status 1: Write failed because No space left on device", "disk_full"),
@@ -718,7 +717,7 @@ IGNORED = [
 ]
 
 
-@pytest.mark.parametrize(
+@every(
     "killed",
     [
         "RuntimeError: DataLoader worker (pid 771) is killed by signal: Aborted. ",
@@ -740,9 +739,7 @@ def test_what_was_raised_while_an_object_was_deleted_is_not_the_cause(killed: st
 JAX = "For simplicity, JAX has removed its internal frames from the traceback of the following exception. Set JAX_TRACEBACK_FILTERING=off to include these."
 
 
-@pytest.mark.parametrize(
-    "name", ["KeyboardInterrupt:", "KeyboardInterrupt", "AssertionError:", "AssertionError"]
-)
+@every("name", ["KeyboardInterrupt:", "KeyboardInterrupt", "AssertionError:", "AssertionError"])
 def test_what_jax_says_of_frames_is_no_exceptions_text(name: str) -> None:
     """It stands below an exception, with or without words; an interruption stays one."""
     kind = "interrupted" if name.startswith("Keyboard") else "python_exception"
@@ -760,7 +757,7 @@ def test_the_signals_name_in_torchelastics_box_is_the_first_line() -> None:
     assert line_of(*ERROR, *box) == [("python_exception", 3)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :GPU Hang", "gpu_hang"),
@@ -784,7 +781,7 @@ def test_rocms_runtime_says_whose_a_fault_is(line: str, kind: str) -> None:
 OUT_OF_IT = "2026-04-05 10:11:12.1: E tensorflow/stream_executor/cuda/cuda_driver.cc:936] failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY"
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "2026-04-05 10:11:14.2: E tensorflow/stream_executor/cuda/cuda_blas.cc:462] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED",
@@ -851,7 +848,7 @@ def test_ipythons_head_of_a_traceback_is_no_exceptions_line() -> None:
 WATCHDOG = "[rank1]:[E405 10:22:33.4 ProcessGroupNCCL.cpp:600] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=64, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=900000) ran for 900123 milliseconds before timing out."
 
 
-@pytest.mark.parametrize(
+@every(
     "log",
     [
         [f"                ^^^^^^{WATCHDOG}", WATCHDOG, 'api.cpp":27, please report a bug to PyTorch. Can\'t find nvmlDeviceGetX: /lib64/libnvidia-ml.so.1: undefined symbol: nvmlDeviceGetX'],
@@ -883,7 +880,7 @@ PLEXEC = "[ERR.] PLE 0611 plexec One of MPI processes was aborted.(rank=4)(nid=0
 BUILDER = "[E] Error[4]: [net.cpp::check::51] Error Code 4: Internal Error (Relu_3 needs a shape)"
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "line"),
     [
         (["  Error in routine c_bands (1):", "  too many bands did not converge"], 2),
@@ -919,7 +916,7 @@ def test_a_heading_or_a_sum_gives_way_to_what_went_wrong(lines: list[str], line:
     assert line_of(*lines) == [("program_error", line)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind", "line"),
     [
         ([f"{SUM} 139", "[n1:22] Signal: Segmentation fault (11)"], "segfault", 2),
@@ -951,7 +948,7 @@ def test_a_launchers_sum_and_a_wrapper_give_way_to_what_says_more(
     assert line_of(*lines) == [(kind, line)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "found"),
     [
         ([WAITS, "Stalled ranks:", "1: [grad_0, grad_1 ...]"], [("watchdog_timeout", 1)]),
@@ -978,7 +975,7 @@ def test_a_stall_an_aborted_prompt_or_a_tactic_that_failed_counts_only_at_the_en
 STEPS = [f" time step {n}  energy -1.0{n}" for n in range(1, 8)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "line"),
     [
         (["Caught exception:", "  the file has no header"], 2),
@@ -1006,7 +1003,7 @@ def test_a_heading_that_a_log_ends_with_gives_way_to_its_sentence(lines: list[st
     assert line_of(*STEPS, *lines) == ([("program_error", len(STEPS) + line)] if line else [])
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "kind"),
     [
         ("sqlite3.OperationalError: database or disk is full", "disk_full"),
@@ -1022,7 +1019,7 @@ def test_disks_memory_and_servers_in_other_words(line: str, kind: str) -> None:
     assert [f.kind for f in joblog.read([line]) if f.first_cause] == [kind]
 
 
-@pytest.mark.parametrize(
+@every(
     "front",
     [
         "[0] ", "[0]<stderr>:", "[1,0]<stderr>:", "0: ", "n1: ", "n1: [rank0]: ", "[default0]:", "[trainer0|0]:", "worker-1: [default0]:",
@@ -1042,7 +1039,7 @@ def test_a_traceback_is_read_behind_whatever_a_launcher_puts_in_front_of_each_li
     assert (found.kind, found.line) == ("python_exception", 5)
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "kind", "line"),
     [
         (["[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (/src/tllmBuffers.h:112)"], "cuda_oom", 1),
@@ -1067,7 +1064,7 @@ def test_an_exception_that_says_nothing_gives_way_to_what_nccl_said() -> None:
     assert (found.kind, found.line) == ("nccl_system_error", 1)
 
 
-@pytest.mark.parametrize(
+@every(
     ("log", "kind", "line"),
     [
         (["Epoch: [0] [ 0/65] loss: 2.97 (2.97)", "Loss is nan, stopping training", "{'loss_a': tensor(nan)}", "", "SystemExit: 1"], "nan_loss", 2),
@@ -1096,7 +1093,7 @@ def test_the_line_that_names_the_trouble_is_the_first_cause(log: list[str], kind
     assert line_of(*log) == [(kind, line)]
 
 
-@pytest.mark.parametrize(
+@every(
     "after",
     [
         ["[n1:07065] PMIX ERROR: NO-PERMISSIONS in file dstore_base.c at line 234"],
@@ -1116,7 +1113,7 @@ def test_words_after_a_good_end_are_no_error(after: list[str]) -> None:
     assert first("step 1 loss 2.3", "step 2 loss 2.2", "This test is considered PASSED", *after) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "waited_ms"),
     [
         ("TimeoutError: worker 2", 1_800_000), ("TimeoutError: no answer after 600 s", 600_000), ("concurrent.futures.TimeoutError: gave up in 2.5 minutes", 150_000),
@@ -1156,7 +1153,7 @@ def test_a_run_that_ended_well_has_no_first_cause(text: str) -> None:
     assert first(*text.split("\n")) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "kind"),
     [
         ("--- Stop Module: scf at Sun Mar 1 10:00:00 2026 /rc=_RC_GENERAL_ERROR_ ---", "task_exit"),

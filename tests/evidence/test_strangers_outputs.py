@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probing_cluster.evidence.joblog import reader as joblog
+from tests.every_case import every
 
 LIMIT = "slurmstepd: error: *** JOB 71 ON n3 CANCELLED AT 2026-03-02T19:41:07 DUE TO TIME LIMIT ***"
 RAISED = ["Traceback (most recent call last):", '  File "a.py", line 3, in f', "sqlite3.OperationalError: x"]
@@ -37,7 +38,7 @@ def test_an_error_below_a_sites_account_is_read() -> None:
     assert cause(*log) == [("python_exception", len(log))]
 
 
-@pytest.mark.parametrize(
+@every(
     "word",
     [
         "bind: Address already in use",
@@ -61,7 +62,7 @@ def test_the_last_word_is_the_cause_until_work_follows(word: str) -> None:
     assert cause("reading", word, *[f"wrote block of file {name}" for name in "abcdef"]) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("word", "kind"),
     [
         ("Command failed with exit status 2: ./run.sh", "task_exit"),
@@ -77,7 +78,7 @@ def test_a_launchers_word_has_its_kind(word: str, kind: str) -> None:
     assert cause("start", word) == [(kind, 2)]
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "Error: 9.514310e-01, GPU time: 5446.058105",
@@ -102,7 +103,7 @@ def test_a_missing_output_that_makes_a_rule_run_does_not_end_the_workflow() -> N
     assert cause(*log, over) == [("task_exit", 4)]
 
 
-@pytest.mark.parametrize("request_line", [[], ["    HTTPServerRequest(protocol='http', method='GET')"]])
+@every("request_line", [[], ["    HTTPServerRequest(protocol='http', method='GET')"]])
 def test_a_notebooks_server_outlives_a_request_that_failed(request_line: list[str]) -> None:
     """Its log indents the traceback."""
     head = "[E 19:45:54.007 NotebookApp] Uncaught exception GET /api/contents/a.ipynb"

@@ -18,10 +18,12 @@ from probing_cluster.core import records
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.jobs import processes
 from probing_cluster.probe_agent.spool import spool
+from probing_cluster.sandbox.machine import scratch
 from probing_cluster.sandbox.nodetree import build
 
-sys.path.insert(0, str(Path(__file__).parent))  # for rank_rig
+sys.path.insert(0, str(Path(__file__).parent))  # for rank_rig and warm_children
 import rank_rig
+import warm_children
 
 
 class MovableClock:
@@ -99,6 +101,13 @@ def event() -> MakeEvent:
         return records.HealthEvent(**(values | fields))  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def warm_socket() -> Iterator[Path]:
+    """The socket of a process that has imported what the collecting children read with (warm_children)."""
+    with scratch.directory("probing-warm-") as directory, warm_children.running(directory / "s") as path:
+        yield path
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import timedelta
 
 import conftest_story as example
 import pytest
 
+from probing_cluster.core import vocabulary
 from probing_cluster.reports import job_ref, json_out, model, rows
 
 NOW = example.at("15:00:00")
@@ -87,6 +89,16 @@ def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.ReportRows
     }  # fmt: skip
 
 
+def test_the_file_of_a_start_with_two_prologs_is_shown_once(story: rows.ReportRows) -> None:
+    """Slurm gave the start up after its end and ran the Prolog anew. Another stream, or other lines, are another file."""
+    first = min(a.start_at for a in story.attempts if a.start_at)
+    one = rows.JobLog(node="n1", at=first, path="/w/o", tail=("x",), written_s=1.0)
+    changes: list[dict[str, object]] = [{"at": first + timedelta(seconds=9), "written_s": 2.0}, {"tail": ("y",)}, {"stream": "stderr"}]  # fmt: skip
+    logs = (one, *(dataclasses.replace(one, **changed) for changed in changes))  # type: ignore[arg-type]
+    found = document(dataclasses.replace(story, logs=logs))["attempts"]
+    assert [(log["stream"], log["tail"]) for log in found[0]["logs"]] == [("stdout", ["x"]), ("stdout", ["y"]), ("stderr", ["x"])]  # type: ignore[index]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("after_s", "refused", "shown"),
     [(None, False, ["x"]), (-1.0, False, ["x"]), (60.0, False, []), (None, True, None)],
@@ -105,6 +117,34 @@ def test_what_a_later_start_wrote_is_not_shown_as_the_earlier_ones(
     assert [log["tail"] for log in attempt["logs"]] == ([] if shown is None else [shown])
     if shown == []:
         assert "a later start" in attempt["logs"][0]["why_not_read"]
+
+
+@pytest.mark.parametrize(
+    ("note", "path", "ends"),
+    [
+        ("its first 87 bytes were there before the job began", "/w/o", "`head -c 87 FILE | tail`"),
+        ("", "/w/o", None),
+        ("its first 87 bytes were there before the job began", "/w/other", None),
+    ],
+)
+@pytest.mark.parametrize("by_agent", [True, False])
+def test_where_the_lines_of_an_earlier_start_end_is_shown_by_the_later_ones_reading(
+    story: rows.ReportRows, note: str, path: str, ends: str | None, by_agent: bool
+) -> None:
+    """`--open-mode=append` keeps them in the file; an agent that read it too late does not tell them from the later ones."""
+    first, second = sorted(a.start_at for a in story.attempts if a.start_at)
+    log = {"path": "/w/o", "why": vocabulary.LATER_START_WROTE} if by_agent else {"path": "/w/o", "tail": ["x"], "written_s": second.timestamp() + 60}  # fmt: skip
+    stored = [
+        {"node": "n1", "at": second.isoformat(), "logs": [{"path": path, "tail": ["y"], "note": note}]},
+        {"node": "n1", "at": first.isoformat(), "logs": [log]},
+    ]
+    earlier, later = document(dataclasses.replace(story, logs=rows.from_json({"logs": stored}).logs))[
+        "attempts"
+    ]  # type: ignore[misc]
+    why = earlier["logs"][0]["why_not_read"]
+    assert why.startswith(vocabulary.LATER_START_WROTE)
+    assert ("head -c" in why, ends is None or ends in why) == (ends is not None, True)
+    assert [log["tail"] for log in later["logs"]] == [["y"]]
 
 
 @pytest.mark.parametrize(

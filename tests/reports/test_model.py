@@ -150,9 +150,9 @@ def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> Non
     only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
     assert only.end_at is not None
 
-    def steps(later: timedelta, **changes: object) -> tuple[str, ...]:
+    def steps(later: timedelta, *, by_hand: bool = False, **changes: object) -> tuple[str, ...]:
         assert only.end_at is not None
-        back = rows.ReturnedNode(node="n2", at=only.end_at + later)
+        back = rows.ReturnedNode(node="n2", at=only.end_at + later, by_hand=by_hand)
         made = dataclasses.replace(
             story,
             attempts=(dataclasses.replace(only, state="FAILED"),),
@@ -165,6 +165,8 @@ def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> Non
     first, again = steps(timedelta(minutes=10))
     assert first == f"For the operators: {closed}"
     assert again.endswith("submit it again.")
+    noted = steps(timedelta(minutes=10), by_hand=True)[0]
+    assert noted == "For the operators: n2 was noted as repaired at 2026-11-21 14:30:36Z."
     refused = "Nothing for the job. Repair n2: it was refused before the job began."
     assert steps(timedelta(minutes=10), next_step=refused)[:2] == ("Nothing for the job.", first)
     driver = {
@@ -306,7 +308,15 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
         ({"tail": ("KeyError",)}, "Look at the program's"),
         (
             {"tail": (), "why": "thrown away by the job"},
-            "The job's output could not be read: /home/a/o (thrown away by the job).",
+            "The job's output could not be read: /home/a/o (thrown away by the job). Use the owner's copy",
+        ),
+        (
+            {"tail": (), "why": vocabulary.DISCARDED_OUTPUT},
+            f"The job's output could not be read: /home/a/o ({vocabulary.DISCARDED_OUTPUT}). Resubmit with an --output file",
+        ),
+        (
+            {"tail": (), "why": f"there is no such file; {vocabulary.ON_A_TERMINAL}"},
+            f"The job's output could not be read: /home/a/o (there is no such file; {vocabulary.ON_A_TERMINAL}). Look at the terminal ",
         ),
         ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
         (

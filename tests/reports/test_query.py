@@ -71,6 +71,35 @@ def test_a_node_that_came_back_is_known_by_its_latest_repair(
     assert read(store.connection_uri(), "4242").returned == ()
 
 
+def test_a_node_that_a_person_noted_as_repaired_is_back_until_its_next_repair(
+    store: db_store.Store, story: rows.ReportRows
+) -> None:
+    """A site need not test nodes; a repair that began later is of a new fault."""
+    fill(store, story)
+
+    def note(node: str, at: datetime, action: str = "repaired") -> None:
+        store.add_notes([
+            records.OperatorNote(note_id=uuid.uuid4(), cluster="c", at=at, author="ada", subject=f"node:{node}", action=action)
+        ])  # fmt: skip
+
+    at = example.at("14:50:00")
+    note("n1", at)
+    note("n2", at, action="note")
+    assert read(store.connection_uri(), "4242").returned == ()
+    note("n2", at)
+    by_hand = rows.ReturnedNode(node="n2", at=at, by_hand=True)
+    assert read(store.connection_uri(), "4242").returned == (by_hand,)
+    for opened_at, state, found in (("14:40:00", "lifted", (by_hand,)), ("14:55:00", "ticket", ())):
+        opened = example.at(opened_at)
+        store.open_incident(
+            records.RepairIncident(
+                incident_id=uuid.uuid4(), cluster="c", node="n2", drain_id=uuid.uuid4(), reason="probing: xid 79 gpu3", cause="gpu",
+                state=state, opened_at=opened, changed_at=opened, closed_at=opened if state == "lifted" else None,
+            )
+        )  # fmt: skip
+        assert read(store.connection_uri(), "4242").returned == found
+
+
 @pytest.mark.parametrize("kind", ["first_step", "last_progress", "checkpoint"])
 def test_a_step_that_the_probe_saw_is_known_to_the_report(
     store: db_store.Store, story: rows.ReportRows, kind: str

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
+import threading
 from pathlib import Path
 
 import psycopg
@@ -38,6 +40,40 @@ def test_who_is_not_let_into_the_database_is_told_of_the_service(tmp_path: Path,
     assert str(socket) in words
     assert words.endswith("is probing-ctl serve running? Tell your operators.")
     assert "Peer" not in words
+
+
+def test_a_service_that_waits_for_slurm_is_asked_again_by_whom_only_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database lets them not in, and the service's own word comes after the seconds that others wait."""
+    path = tmp_path / "service.sock"
+    given = dataclasses.replace(
+        settings.Settings(),
+        database=settings.DatabaseSettings(url="postgresql://probing_owner@/x"),
+        service=settings.ServiceSettings(socket=str(path)),
+    )
+    monkeypatch.setattr(source, "_SERVICE_S", 0.1)
+    reply = b'{"ok": false, "error": "not_found", "message": "Slurm does not answer"}\n'
+
+    def direct(_: str) -> dict[str, object]:
+        raise driver_errors.unreachable(psycopg.OperationalError(PEER))
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def serve() -> None:
+            with listening.accept()[0] as first:
+                first.recv(4096)
+                with listening.accept()[0] as second:
+                    second.recv(4096)
+                    second.sendall(reply)
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        with pytest.raises(errors.NotFound, match="Slurm does not answer"):
+            source.document(given, job_ref.parse("5"), direct)
+        serving.join()
 
 
 def test_a_refusal_is_told_without_the_drivers_words_around_it() -> None:

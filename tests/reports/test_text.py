@@ -133,9 +133,40 @@ def test_of_a_job_that_completed_a_killed_command_is_in_doubt_and_a_stopped_help
     assert ("completed, but part of it may have failed" in plain) is shown
     assert ("its output reports that SIGKILL ended a command of the script" in plain) is shown
     assert ("If the script killed that command itself" in plain) is shown
+    assert ("process_killed" in plain, "oom_kill" in plain) == (shown, False), "the label names no reason"
     other = dataclasses.replace(error, event_id=uuid.UUID(int=8), message="KeyError: 'lr'")
     both = dataclasses.replace(found, own_errors=(error, other))
     assert "SIGKILL ended" not in text.render(model.build(job_ref.parse("4242"), both, now=NOW))
+
+
+@pytest.mark.parametrize(
+    ("code", "job", "line", "shown"),
+    [
+        (143, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", True),
+        (137, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", True),
+        (3, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", False),  # another one failed
+        (0, 4242, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", None),  # it took it well
+        (143, 17, "STEP {job}.3 ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO TIME LIMIT", False),  # another job's
+        (143, 4242, "JOB {job} ON n2 CANCELLED AT 2026-03-02T14:30:00 DUE TO PREEMPTION", False),
+    ],
+)  # fmt: skip
+def test_of_a_job_that_completed_a_step_at_its_own_limit_is_named(
+    story: rows.ReportRows, code: int, job: int, line: str, shown: bool | None
+) -> None:
+    """Slurm's line is no error where the program took it well; `shown` None: nothing failed."""
+    last = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), attempt=1, derived_exit_code=code
+    )
+    event = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="slurm_timeout", source="joblog", job_id=4242,
+        message=f"slurmstepd-n2: error: *** {line.format(job=job)} ***", detail={"role": "end", "behind": 3, "first_cause": True},
+    )  # fmt: skip
+    found = dataclasses.replace(story, attempts=(last,), own_errors=(event,))
+    plain = " ".join(text.render(model.build(job_ref.parse("4242"), found, now=NOW)).split())
+    assert ("its step 4242.3 reached its own time limit (srun --time)" in plain) is (shown is True)
+    assert ("srun's own --time" in plain) is (shown is True)
+    assert ("one of its steps ended with exit code" in plain) is (shown is False)
+    assert ("part of it" in plain) is (shown is not None)
 
 
 def test_the_line_that_a_verdict_quotes_is_in_every_report(story: rows.ReportRows) -> None:
@@ -272,6 +303,8 @@ def test_the_first_line_of_trouble_is_shown_above_the_last_lines(
     ("ended", "words"),
     [
         ({"state": "FAILED", "exit_code": 1}, "FAILED, exit code 1"),
+        ({"state": "FAILED", "exit_code": 15}, "FAILED, exit code 15 (or 143)"),
+        ({"state": "FAILED", "exit_code": 143}, "FAILED, exit code 143"),
         ({"state": "FAILED", "exit_code": 0, "exit_signal": 11}, "FAILED, signal 11"),
         ({"state": "FAILED", "exit_code": 0, "exit_signal": 53}, "FAILED"),
         ({"state": "OUT_OF_MEMORY", "exit_code": 0, "exit_signal": 125}, "OUT_OF_MEMORY"),
@@ -521,7 +554,7 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
     )
     page = text.render_overview("500", rows.ReportRows(siblings=tuple(tasks), n_siblings=5), now=NOW)
     assert "Job array 500: 5 tasks started; 3 COMPLETED, 2 FAILED" in page
-    assert "squeue -j 500" in page, "tasks that wait are nowhere else"
+    assert "squeue -j 500 shows any." in page, "tasks that wait are nowhere else"
     assert re.search(r"500_7 +FAILED +2 starts +gpu lost\n", page)
     assert re.search(r"500_8 +FAILED +1 start +The program failed by itself: ModuleNotFoundError:.*…\n", page)
     assert all(len(line) <= 80 for line in page.splitlines())
@@ -628,6 +661,9 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Re
     assert "<0.1" not in page
     assert "What it cost  under 0.1 GPU-hours (from assumed checkpoints)" in page
     assert "bar 14:02:11Z to 14:02:15Z: # ran" in page
+    none = dataclasses.replace(brief, end_at=brief.start_at, state="COMPLETED")
+    page = render(dataclasses.replace(story, attempts=(none,), account=None))
+    assert "  bar " not in page, "within one second"
     free = dataclasses.replace(account, lost_to_replay_s=0.0, restart_s=0.0)
     assert "no GPU-hours\n" in render(dataclasses.replace(story, attempts=(brief,), account=free))
     longer = dataclasses.replace(account, wall_s=model.ETTR_FROM_S)

@@ -152,6 +152,18 @@ def test_4_another_sites_page_changes_nothing(world: World) -> None:
     assert good.status_code == 200
 
 
+def test_an_action_without_a_body_is_one_with_an_empty_object(world: World) -> None:
+    """What an action must be given is named where it lacks."""
+    browser = world.as_user(ACTOR)
+    bare, empty = (
+        browser.post("/api/v1/nodes/n1/resume", headers={"idempotency-key": key * 16}, **body)
+        for key, body in (("a", {}), ("b", {"json": {}}))
+    )
+    assert (bare.status_code, "truncated" in bare.text) == (empty.status_code, False)
+    lacks = browser.post("/api/v1/nodes/n1/drain", headers={"idempotency-key": "c" * 16})
+    assert (lacks.status_code, "reason" in lacks.text) == (400, True)
+
+
 def test_5_names_are_never_markup(world: World) -> None:
     """A job's name, a node's, a reason and a search are text, on every page and in the stream."""
     evil = '<img src=x onerror="alert(1)"><a href="javascript:alert(1)">'

@@ -78,7 +78,7 @@ def test_a_job_that_asks_for_nothing_comes_last() -> None:
 
 
 def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
-    """Once the node came back tested; not where it came back before the end, is in repair again, or a person ended the repair."""
+    """Once the node came back tested; not where it came back before the end, is in repair again, or a person ended the repair. A person's word that it is repaired is as good."""
     end_at = fakes.NOW - timedelta(hours=1)
     starts = [
         records.JobAttempt(
@@ -86,7 +86,7 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
             start_at=end_at - timedelta(hours=1), end_at=end_at, user="ada", account="lab", partition="gpu", name="x", n_gpus=8,
             state="FAILED", nodes=(f"n{n}",),
         )
-        for n in range(5)
+        for n in range(6)
     ]  # fmt: skip
     store.upsert_attempts(starts)
     store.save_verdicts([
@@ -111,11 +111,18 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
                 state=state, opened_at=opened_at, changed_at=opened_at, closed_at=closed_at,
             )
         )  # fmt: skip
+    store.add_notes(
+        records.OperatorNote(
+            note_id=uuid.uuid4(), cluster="c", at=end_at + after, author="ada", subject=f"node:{n}", action="repaired"
+        )
+        for n, after in (("n2", 30 * minute), ("n4", -minute), ("n5", minute))
+    )  # fmt: skip
     rows = store.rows(site.statement("now_jobs"), {"cluster": "c"})
     steps = {job.node: job.next_step for job in map(now.job_of, rows)}
     assert steps.pop("n0") == (
         f"n0 passed every test of its repair and came back into service at {phrase.stamp_z(end_at + 30 * minute)}."
     )
+    assert steps.pop("n5") == f"n5 was noted as repaired at {phrase.stamp_z(end_at + minute)}."
     assert steps == dict.fromkeys(("n1", "n2", "n3", "n4"), "Reseat or replace GPU 3.")
 
 
@@ -290,3 +297,15 @@ def test_a_card_has_the_name_of_what_exactly_happened() -> None:
     page = template.render(picture=_picture(jobs), prefix="")
     for name in ("licences in use", "system services", "requeued by the policy"):
         assert page.count(f"<strong>{name}</strong>") == 1
+
+
+def test_of_the_jobs_that_died_those_of_their_own_programs_are_counted() -> None:
+    """Most of a day's deaths are no concern of who looks after the nodes."""
+    template = render.environment().get_template("now_body.html.j2")
+    lost = _job(90, cause="gpu_lost", domain="hardware", node="n2")
+    page = template.render(picture=_picture([_job(1), _job(2), _job(3, name="fit"), lost]), prefix="")
+    assert "<dd>4 <small>3 by their programs</small></dd>" in page
+    many = [_job(n, name=f"run{n}") for n in range(now.SHOWN + 5)]
+    page = template.render(picture=_picture(many), prefix="")
+    assert f"<dd>{now.SHOWN + 5} <small>{now.SHOWN} or more by their programs</small></dd>" in page
+    assert "by their programs" not in template.render(picture=_picture([lost]), prefix="")

@@ -78,7 +78,7 @@ def read(request: Request, op: operation.Operation, body: bytes) -> operation.As
         raise errors.UsageError("a parameter is given twice")
     try:
         query = msgspec.convert(dict(request.query_params), op.query, strict=False)
-        given = None if op.body is None else msgspec.json.decode(body, type=op.body)
+        given = None if op.body is None else msgspec.json.decode(body or b"{}", type=op.body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise errors.UsageError(operation.refusal(exc)) from exc
     site: web_site.Site = request.state.site
@@ -122,7 +122,9 @@ def _once(request: Request, op: operation.Operation, ask: operation.Ask, body: b
 def require_key(key: str) -> str:
     """The key by which an action is done once; raises UsageError for none, or one that is no key."""
     if not _KEY.fullmatch(key):
-        raise errors.UsageError("an action needs a header Idempotency-Key of 8 to 128 letters and digits")
+        raise errors.UsageError(
+            "an action needs a header Idempotency-Key of 8 to 128 letters, digits, _ and -"
+        )
     return key
 
 

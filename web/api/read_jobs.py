@@ -119,7 +119,7 @@ def _require_started(ask: operation.Ask, ref: job_ref.JobRef) -> None:
     if found is not None and _may_see(ask, [{"user": found.user, "account": found.account}]):
         raise errors.NotFound(found.words)
     if away is not None:
-        raise waiting.unknown_job(ref) from away
+        raise waiting.unknown_job(ask.site.service, ref) from away
 
 
 @contextlib.contextmanager

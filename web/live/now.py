@@ -16,7 +16,7 @@ from probing_cluster.control_plane.repair import engine, way_back
 from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names
-from probing_cluster.reports import advice
+from probing_cluster.reports import advice, rows
 from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.slurm_plugins.acts import node_events
 from probing_cluster.web import documents
@@ -152,12 +152,15 @@ def gather(site: web_site.Site) -> Now:
 
 
 def job_of(row: Mapping[str, Any]) -> NowJob:
-    """A row of `now_jobs`; of a node that a repair brought back since, nothing is left to do."""
+    """A row of `now_jobs`; of a node that a repair brought back since, or that a person noted as repaired, nothing is left to do."""
     job = msgspec.convert(row, NowJob)
     if job.returned_at is None or not job.next_step:
         return job
     step = advice.once_returned(
-        job.next_step, node=job.node or "", domain=job.domain or "", cause=job.cause or "", at=job.returned_at
+        job.next_step,
+        domain=job.domain or "",
+        cause=job.cause or "",
+        back=rows.ReturnedNode(node=job.node or "", at=job.returned_at, by_hand=row.get("by_hand") is True),
     )
     return msgspec.structs.replace(job, next_step=step)
 

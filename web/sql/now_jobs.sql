@@ -1,23 +1,31 @@
 -- Attempts that died, latest first, and those that run and stand still or are slow.
 -- Inputs   cluster.
--- Output   kind (died, stalled, slow), one row an attempt and kind; returned_at: when the node at fault came back from its latest repair with every test passed.
+-- Output   kind (died, stalled, slow), one row an attempt and kind; returned_at: when the node at fault came back from its latest repair with every test passed, or (by_hand) a person noted it as repaired since that began.
 (SELECT 'died' AS kind, f.cluster, f.job_id, f.ref, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
         f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place,
-        CASE WHEN r.state = 'returned' AND r.closed_at > f.end_at THEN r.closed_at END AS returned_at
+        CASE WHEN w.at > f.end_at THEN w.at WHEN r.state = 'returned' AND r.closed_at > f.end_at THEN r.closed_at END AS returned_at,
+        coalesce(w.at > f.end_at, false) AS by_hand
  FROM ops.attempt_verdicts f
  LEFT JOIN LATERAL (
-     SELECT i.state, i.closed_at FROM probing.repair_incident i
+     SELECT i.state, i.opened_at, i.closed_at FROM probing.repair_incident i
      WHERE i.node = f.node AND i.cluster = f.cluster
      ORDER BY i.opened_at DESC
      LIMIT 1
  ) r ON true
+ LEFT JOIN LATERAL (
+     SELECT o.at FROM probing.operator_note o
+     WHERE o.cluster = f.cluster AND o.subject = 'node:' || f.node AND o.action = 'repaired'
+       AND o.at >= coalesce(CASE WHEN r.state = 'returned' THEN r.closed_at ELSE r.opened_at END, '-infinity')
+     ORDER BY o.at DESC
+     LIMIT 1
+ ) w ON true
  WHERE f.cluster = :cluster AND f.end_at >= now() - interval '24 hours' AND f.state NOT IN ('COMPLETED', 'CANCELLED') AND f.start_at IS NOT NULL
  ORDER BY f.end_at DESC
  LIMIT 1000)
 UNION ALL
 (SELECT 'stalled', a.cluster, a.job_id, probing.job_ref(a), a.attempt, a."user", a.account, a.partition, a.name, a.state,
         g.onset_at, cardinality(a.nodes), a.n_gpus, g.kind, g.domain, NULL, g.nodes[1], NULL, g.confidence, g.summary,
-        'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL, NULL
+        'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL, NULL, false
  FROM probing.gang_verdict g
  JOIN probing.job_attempt a ON a.cluster = g.cluster AND a.job_id = g.job_id AND a.submit_at = g.submit_at
  WHERE g.cluster = :cluster AND g.ended_at IS NULL AND g.kind <> 'unknown' AND a.end_at IS NULL AND g.made_at > now() - interval '7 days'
@@ -26,7 +34,7 @@ UNION ALL
 UNION ALL
 (SELECT 'slow', s.cluster, s.job_id, s.ref, s.attempt, s."user", s.account, s.partition, s.name, s.state, s.at, cardinality(s.nodes), s.n_gpus,
         s.event_kind, NULL, NULL, s.node, s.device, NULL, s.message,
-        'Compare its ranks on the job''s page: one that is slow by itself holds up all others.', NULL, NULL
+        'Compare its ranks on the job''s page: one that is slow by itself holds up all others.', NULL, NULL, false
  FROM (
      SELECT DISTINCT ON (a.cluster, a.job_id) a.*, probing.job_ref(a) AS ref, e.at, e.kind AS event_kind, e.node, e.device, e.message
      FROM probing.health_event e

@@ -34,6 +34,8 @@ _UNSEEN = frozenset({"missing", "rank_ended"})
 _BY_SIGNAL = frozenset(vocabulary.BY_SIGNAL + signal for signal in (4, 6, 7, 8, 9, 11))
 """Exit codes of a shell whose rank was killed by a signal; 15 is left out, since Slurm ends the other ranks with it."""
 _KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
+_LEFT = "left without an error (exit code 0) while the others went on"
+_LEFT_STEP = "Find where that rank's program can end early: a return, an exit with 0, fewer batches than the others have"
 
 _WEIGHTS = {
     records.Confidence.CERTAIN: 0.85,
@@ -62,15 +64,26 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if gang_finding.kind in _UNSEEN and gang_finding.ranks and _killed(view, set(gang_finding.ranks)):
         cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
         words = f"{gang_finding.summary.partition(':')[0]}, and Slurm says that {'it was' if len(gang_finding.ranks) == 1 else 'they were'} killed"
+    step = ""
     log_lines = _kill_lines(view, set(gang_finding.ranks)) if gang_finding.kind == "rank_dead" else []
     if gang_finding.kind == "rank_dead" and (codes := _left(view, set(gang_finding.ranks))):
         cause = "user_error"
         words = f"{gang_finding.summary.partition(' died')[0]} ended by itself with exit code {codes[0]} while the others went on"
+    elif (
+        gang_finding.kind == "rank_dead"
+        and not log_lines
+        and _left_without_error(view, set(gang_finding.ranks), found.world_size)
+        # A shell that ran the rank may have ended with 0 in its place.
+        and not view.of("oom_host")
+        and not any(e.kind in _KILLED for e in _log_lines(view))
+    ):
+        cause = "missing_rank"
+        words, step = f"{gang_finding.summary.partition(' died')[0]} {_LEFT}", _LEFT_STEP
     if gang_finding.kind == "rank_ended":
         if any(f.signature.role is findings.FindingRole.OWN for f in view.findings):
             return  # Python also leaves in order after the exception that the log shows.
         if _left_without_error(view, set(gang_finding.ranks), found.world_size):
-            words = f"{gang_finding.summary.partition(' left')[0]} ended with exit code 0 while the others went on"
+            words, step = f"{gang_finding.summary.partition(' left')[0]} {_LEFT}", _LEFT_STEP
     if cause is None or not weight:
         return
     first = gang_finding.nodes[0] if gang_finding.nodes else None
@@ -93,7 +106,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
-        next_step=_next_step(view, found, gang_finding) if cause == "missing_rank" else "",
+        next_step=step or (_next_step(view, found, gang_finding) if cause == "missing_rank" else ""),
         sentence=_killed_words(gang_finding.summary, log_lines)
         if cause == "rank_killed"
         else _hung_words(view, words, lost),

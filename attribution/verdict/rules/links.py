@@ -155,7 +155,8 @@ def _is_of_lost_node(view: evidence_view.EvidenceView, event: records.HealthEven
     if view.state != "NODE_FAIL" or event.kind != "eth_link":
         return False
     down = {s.event.node for s in view.of("eth_link") if s.event.code in _DOWN_MESSAGES}
-    return event.node == view.lost_node or (view.lost_node is None and down == {event.node})
+    lost = node_faults.lost_nodes(view)
+    return event.node in lost if lost else down == {event.node}
 
 
 def _lived_on(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
@@ -15,7 +15,7 @@ from probing_cluster.attribution.verdict import (
 )
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
-LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
+LOST, REBOOT, POWER, SERVICES = node_faults.LOST, "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _TOO_HOT = "critical"
 """The kernel's report that a sensor reached the temperature at which the node is shut down."""
@@ -29,6 +29,8 @@ _JUST_BEFORE = timedelta(seconds=20)
 """An agent that reported so shortly before its node was given up shows no silence of the node."""
 _CRASHED = 0.85
 """Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
+_OVER = 0.6
+"""Weight of a loss that Slurm reports of a job whose program had ended: possible."""
 _SILENT_ONLY = 0.7
 """Weight of a loss of which only the agent's silence is known: less than likely."""
 
@@ -40,9 +42,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        explained = _explained(view, claim, ordered=ordered)
-        unknown = ordered and explained is claim
-        yield claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if unknown else explained
+        yield (
+            claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
+        )
 
 
 def _reports(
@@ -60,21 +62,23 @@ def _reports(
     ]
 
 
-def _explained(view: evidence_view.EvidenceView, claim: claims.Claim, *, ordered: bool) -> claims.Claim:
+def _too_hot(view: evidence_view.EvidenceView, claim: claims.Claim) -> list[records.HealthEvent]:
+    """The reports of the node's critical temperature, if nothing else happened to it since and nobody set it DOWN."""
+    found = [e for e in _reports(view, claim, POWER, "thermal") if e.code == _TOO_HOT]
+    mine = (POWER, LOST, REBOOT)
+    since = [s for s in view.disturbances if found and s.at >= found[0].at and s.signature.cause not in mine]
+    return [] if since or view.of("node_set_down") else found
+
+
+def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
     """The claim that cooling, power or slurmd failed, if the node's log reports that shortly before it went away; else `claim`.
 
-    A forged line cannot make a node go away. The kernel itself orders the shutdown of a node that is too hot;
-    any other orderly shutdown had somebody's reason.
+    A forged line cannot make a node go away.
     """
-    if reports := [e for e in _reports(view, claim, POWER, "thermal") if e.code == _TOO_HOT]:
+    if reports := _too_hot(view, claim):
         cause, words = POWER, "went away, and had reached its critical temperature"
-    elif ordered:
-        return claim
     elif reports := _reports(view, claim, POWER, "hardware_report"):
-        cause, words = (
-            POWER,
-            "went away, and the BMC had reported that power or cooling failed",
-        )
+        cause, words = POWER, "went away, and the BMC had reported that power or cooling failed"
     elif claim.cause == LOST and (reports := _reports(view, claim, SERVICES, "slurmd")):
         cause, words = (
             SERVICES,
@@ -126,7 +130,7 @@ def _gone_by_the_requeue(view: evidence_view.EvidenceView) -> Iterable[claims.Cl
     signs = [s for s in signs if view.start_at < s.at <= view.end_at and not s.after_own_action]
     for node in sorted({s.event.node for s in signs}):
         mine = [s for s in signs if s.event.node == node]
-        if not node_faults.outlived_its_loss(view, node) and not _ended_there(
+        if not node_faults.outlived_its_loss(view, node) and not node_faults.ended_there(
             view, node, mine[0].event.observed_at
         ):
             by_slurm = any(s.event.kind != node_faults.AGENT_SILENT for s in mine)
@@ -176,7 +180,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         silent = node not in view.case.by_log and last is not None and view.start_at < last
         silent = silent and last is not None and last <= view.end_at + evidence_view.SLACK
         found = boots.get(node) or silences.get(node)
-        if found is not None and _ended_there(view, node, found.event.observed_at):
+        if found is not None and node_faults.ended_there(view, node, found.event.observed_at):
             continue  # it fell silent between two heartbeats, but after the job: its Epilog ran
         if silent and last is not None and node in boots:
             yield _gone_claim(view, REBOOT, boots[node], 0.9, last)
@@ -229,14 +233,14 @@ def _gone_claim(
 
 
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
-    restarted = _restarted(view)
-    node = view.lost_node or (min(restarted) if len(restarted) == 1 else None)
-    gone = {node} if node else restarted
+    lost, restarted = node_faults.lost_nodes(view), _restarted(view)
+    gone = lost or restarted
+    node = next(iter(gone)) if len(gone) == 1 else None
     events = [s.event for s in node_faults.signs_of_loss(view) if s.event.node in gone]
     made = claims.Claim(
         cause=LOST,
         # A reboot that alone names the node is no proof: somebody may have rebooted a healthy one.
-        weight=0.97 if events and view.lost_node else 0.9,
+        weight=0.97 if events and node in lost else 0.9,
         # Slurm also gives up a node whose daemon or network failed, so its report alone proves no broken part. A missing
         # heartbeat proves none either, since the service may have stopped with it; an `agent_silent` event excludes that.
         domain=None if events else records.Domain.UNKNOWN,
@@ -244,16 +248,26 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         rule="node_lost",
         node=node,
         evidence=tuple(events),
-        nodes=frozenset({node} if node else ()),
+        nodes=frozenset({node} if node else lost if events else ()),
         n_sources=1 + bool(events),
     )
-    if node and node_faults.outlived_its_loss(view, node):
-        return _of_living_node(made, node)
-    if _may_live(view, node, events):
+    if before := node_faults.ended_before_loss(view):
         return claims.replace_claim(
             made,
-            sentence=f"Slurm gave up {node} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
-            next_step=f"Look again in a minute. If {node} answers, see who set it DOWN and why (`scontrol show node {node}`); if not, look at its console.",
+            weight=_OVER,
+            evidence=(before,),
+            sentence=f"Slurm reported NODE_FAIL, but the agents of {view.node_list} kept reporting, and its log shows that the program had ended: {phrases.clean(before.message)}",
+            next_step="See why the program ended. A slurmctld that was restarted just then does not know of the job's end (its log: `missing from batch node`)",
+        )
+    alive = [node] if node else [] if lost else view.attempt.nodes
+    if alive and all(node_faults.outlived_its_loss(view, n) for n in alive):
+        return _of_living_nodes(made, alive)
+    if alive and all(_may_live(view, n, events) for n in alive):
+        which = node or "a node of the job"
+        return claims.replace_claim(
+            made,
+            sentence=f"Slurm gave up {which} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
+            next_step=f"Look again in a minute. If {node or 'every node'} answers, see who set it DOWN and why (`scontrol show node {view.node_list}`); if not, look at its console.",
         )
     if node and view.state == "NODE_FAIL" and not events and view.case.watched.get(node) is None:
         return claims.replace_claim(
@@ -273,13 +287,16 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     names = hostlist.compress(sorted(gone))
     return claims.replace_claim(
         made,
-        sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
+        sentence=f"{names} stopped answering Slurm"
+        if lost
+        else f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for a part that {names} share: power, cooling, a switch; their baseboards' event logs show when each went down",
     )
 
 
-def _of_living_node(claim: claims.Claim, node: str) -> claims.Claim:
-    """The claim for a node that lived on. If Slurm did not reach it either, it was cut off; else only Slurm gave it up."""
+def _of_living_nodes(claim: claims.Claim, nodes: Sequence[str]) -> claims.Claim:
+    """The claim for a node that lived on, or nodes of which one was given up. If Slurm did not reach it either, it was cut off; else only Slurm gave it up."""
+    node, agents = hostlist.compress(nodes), "agents" if len(nodes) > 1 else "agent"
     unreached = tuple(e for e in claim.evidence if e.kind in node_faults.SILENCES)
     if unreached:
         sentence = f"{node} answered neither Slurm nor its agent's database, and Slurm gave it up (NODE_FAIL); its agent lived on: its network failed, or the machine stood still"
@@ -287,8 +304,8 @@ def _of_living_node(claim: claims.Claim, node: str) -> claims.Claim:
             f"Look at the network of {node} and at its switch; a virtual machine may have been suspended"
         )
     else:
-        sentence = f"Slurm reported NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped"
-        next_step = f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd."
+        sentence = f"Slurm reported NODE_FAIL, but the {agents} of {node} kept reporting: somebody set {'a' if len(nodes) > 1 else 'the'} node DOWN, its slurmd stopped, or a restarted slurmctld did not find the job there"
+        next_step = f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd, and at slurmctld's log."
     return claims.replace_claim(
         claim,
         weight=min(claim.weight, 0.9),
@@ -301,9 +318,9 @@ def _of_living_node(claim: claims.Claim, node: str) -> claims.Claim:
     )
 
 
-def _may_live(view: evidence_view.EvidenceView, node: str | None, events: list[records.HealthEvent]) -> bool:
+def _may_live(view: evidence_view.EvidenceView, node: str, events: list[records.HealthEvent]) -> bool:
     """True if the node's agent reported until the end and neither its silence nor a later report is known."""
-    if view.state != "NODE_FAIL" or node is None or node in view.case.by_log or events:
+    if view.state != "NODE_FAIL" or node in view.case.by_log or events:
         return False
     last_sign = view.case.watched.get(node)
     return last_sign is not None and last_sign >= view.end_at - _JUST_BEFORE
@@ -352,8 +369,8 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             and _has_prolog(view, node)
             and not _was_alive(view, s)
         ]
-        booted = [s for s in booted if not _lived_on(view, node, s.at)]
-        gone = [s for s in (*down, *booted) if not _ended_there(view, node, s.event.observed_at)]
+        booted = [s for s in booted if not node_faults.lived_on(view, node, s.at)]
+        gone = [s for s in (*down, *booted) if not node_faults.ended_there(view, node, s.event.observed_at)]
         if not gone:
             continue
         silent = [
@@ -378,26 +395,5 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         )
 
 
-def _lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) -> bool:
-    """True if the node's agent reported between the end and that boot.
-
-    A silence of under a minute leaves no gap in `watched`, so a boot that soon after the end cannot be judged.
-    """
-    last = view.case.watched.get(node)
-    beat_after_end = (
-        last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
-    )
-    return beat_after_end and booted_at > view.end_at + node_faults.STILL_ALIVE
-
-
 def _has_prolog(view: evidence_view.EvidenceView, node: str) -> bool:
     return any(a.node == node and a.job_id == view.attempt.job_id for a in view.case.allocations)
-
-
-def _ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) -> bool:
-    """True if the job's Epilog ran on the node before it was found gone: the node outlived the job."""
-    return any(
-        a.released_at is not None and view.start_at <= a.released_at < before
-        for a in view.case.allocations
-        if a.node == node and a.job_id == view.attempt.job_id
-    )

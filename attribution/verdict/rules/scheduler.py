@@ -93,7 +93,9 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     # Slurm may date the end of a start that never began to its begin, before the Prolog's answer, or to when it
     # was put back in the queue, long after it.
     last = view.end_at + (_ANSWERED_LATE if _never_began(view) else evidence_view.SLACK)
-    ran_until = view.end_at - _REFUSAL if _began(view) else None
+    began = _began(view)
+    ran_until = view.end_at - _REFUSAL if began else None
+    clocks_differ = restarts is not None and not began
     mine = [
         e
         for e in view.case.events
@@ -102,7 +104,9 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
         and e.node in view.attempt.nodes
         and (restarts is None or _count(e) <= restarts)
         and (ran_until is None or ran_until <= e.at)
-        and e.at >= view.start_at - (_CLOCKS_DIFFER if restarts == _count(e) else evidence_view.SLACK)
+        and e.at
+        >= view.start_at
+        - (_CLOCKS_DIFFER if clocks_differ and restarts == _count(e) else evidence_view.SLACK)
         and e.at <= last
     ]
     one = min(mine, key=lambda e: (e.at, e.event_id), default=None)
@@ -110,7 +114,8 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
         return None
     fault = one.detail.get("fault")
     made = _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
-    return claims.replace_claim(made, proven=ran_until is None)
+    # A site's own Prolog may ask ours and let the job begin: what a limit or a person ended had begun.
+    return claims.replace_claim(made, proven=not began and _ended_by_slurm(view))
 
 
 def _count(refusal: records.HealthEvent) -> int:

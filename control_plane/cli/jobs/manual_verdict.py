@@ -138,7 +138,12 @@ def _by_hand(
         confidence=records.Confidence.CERTAIN,
         summary=note,
         next_step=phrases.next_step(
-            cause.next_step, part=given.device, node=given.node, user=attempt.user, noun=cause.noun
+            cause.next_step,
+            part=given.device,
+            node=given.node,
+            user=attempt.user,
+            noun=cause.noun,
+            job=attempt.ref,
         ),
         evidence=before.evidence if before else (),
         stalled_at=before.stalled_at if before else None,

@@ -18,6 +18,7 @@ from probing_cluster.control_plane.policy import last_poll, view
 from probing_cluster.control_plane.terminal import node_table, table
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 from probing_cluster.core.catalogue import fault_names
+from probing_cluster.reports.asking import door
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import slurm_actions
@@ -126,7 +127,9 @@ def _nodes(args: argparse.Namespace) -> int:
         except errors.SlurmUnavailable as exc:
             slurm, unanswered = {}, exc
         rows = _node_rows(config, store, slurm)
-        asleep = last_poll.stale(last_poll.at(store, config.cluster.name), clock.SYSTEM.now(), config)
+        serves = door.serves(config)
+        read_at = last_poll.at(store, config.cluster.name)
+        asleep = last_poll.stale(read_at, clock.SYSTEM.now(), config, serves)
     known = {row["node"] for row in rows}
     if not known:
         raise errors.SlurmUnavailable(
@@ -140,8 +143,8 @@ def _nodes(args: argparse.Namespace) -> int:
         print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
     elif rows:
         if asleep:
-            words = f"{asleep}: nothing new below is decided until it does (probing-ctl doctor)"
-            print(words, file=sys.stderr)
+            until = "" if serves else ": nothing new below is decided until it does"
+            print(f"{asleep}{until} (probing-ctl doctor)", file=sys.stderr)
         print(node_table.text(rows, table.terminal_width()))
         for words in dict.fromkeys(line for row in rows for line in row["held"]):
             print(f"GPUs held idle: {words}")

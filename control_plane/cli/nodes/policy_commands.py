@@ -33,7 +33,8 @@ def _show(args: argparse.Namespace) -> int:
         print(json.dumps({key: getattr(config, key) for key in meanings}, indent=2, default=str))
         return 0
     for key, meaning in meanings.items():
-        print(f"{key} = {getattr(config, key)!r}\n    {meaning}")
+        # Numbers, truth, strings and lists of them are the same in TOML.
+        print(f"{key} = {json.dumps(getattr(config, key), ensure_ascii=False)}\n    # {meaning}")
     return 0
 
 

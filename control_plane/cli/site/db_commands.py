@@ -18,7 +18,9 @@ def register(register: commands.Commands) -> None:
         "upgrade", _upgrade, "bring the schema to this version, starting the embedded server if need be"
     )
     group.add(
-        "status", _status, "say which server, which schema, and whether it is this version's (exit 1 if not)"
+        "status",
+        _status,
+        "say which server, which schema, and whether it is this version's and can be written (exit 1 if not)",
     )
     group.add("start", _start, "start the embedded server")
     group.add("stop", _stop, "stop the embedded server")
@@ -48,7 +50,9 @@ def _status(args: argparse.Namespace) -> int:
     print(f"server   {_where(config)}")
     print(f"schema   {found.current or 'none'} (this version needs {found.head})")
     print("state    up to date" if found.up_to_date else "state    out of date: run probing-ctl db upgrade")
-    return 0 if found.up_to_date else 1
+    if found.read_only:
+        print(f"writing  read-only: {found.read_only}")
+    return 0 if found.up_to_date and not found.read_only else 1
 
 
 def _start(args: argparse.Namespace) -> int:

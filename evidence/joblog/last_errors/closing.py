@@ -47,7 +47,7 @@ _STATE_AT_END = re.compile(
 )
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|(?:\[[^\]\n]{1,40}\] )?\W{0,12}(?:[\w.-]{1,40}[,:]? {1,4}){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test)(?: #?\d{1,12})? (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|reporting training failure|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|Module \S{1,60} failed to run\b"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|(?:is|will be) aborted|(?:halted|stopped|terminated|will stop|(?:is|will be) (?:stopped|terminated))(?= (?:because|due to|with(?! exit code 0\b)|abnormally|abruptly|prematurely|unexpectedly)\b))|error termination|(?:parallel )?run (?:aborting|exiting)|reporting training failure|bailing out|giving up|refuse to continue|(?:program|execution|job) aborts?)[^:=]{0,60}$|Module \S{1,60} failed to run\b"
 )
 """A bad end without its reason."""
 _LEAVES = re.compile(
@@ -98,8 +98,7 @@ _HEAD_CHARS, _BELOW_LINES, _SENTENCE_WORDS = 120, 3, 3
 _ANNOUNCES = re.compile(
     r"\W{0,12}(?:(?i:fatal|exception|abort(?:ed|ing)?)\b|(?i:error)(?:\W|$| (?:in|at|on|from|while|when|during|of type|code|message|occurred|detected|encountered|caught)\b)|.{0,100}\b(?i:error (?:message|occurred|detected|encountered)|(?:fatal|following|unexpected|unhandled|uncaught|runtime|internal) error|exception|aborted|crashed|failed with|failed because)\b)"
 )
-_DECIMAL = re.compile(r"\d\.\d")
-_A_WORD = re.compile(r"[A-Za-z]{2,}")
+_DECIMAL, _A_WORD = re.compile(r"\d\.\d"), re.compile(r"[A-Za-z]{2,}")
 _REASON = re.compile(r"\s{0,12}(?:[Rr]eason|REASON|[Cc]ause|CAUSE)\s?: ?[^\W\d]")
 """A reason that a code prints below the line that it stops."""
 _LISTS = re.compile(

@@ -209,6 +209,40 @@ def test_a_dead_rank_that_left_with_a_code_of_its_own_was_not_killed(
     assert (verdict.cause == "user_error", "ended by itself with exit code 9" in verdict.summary) == (left, left)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("tasks", "beside", "left"),
+    [
+        ("0-2", None, True),
+        ("2-3", None, False),  # it is named
+        ("0-1", None, False),  # tasks may be launchers, one a node
+        (None, None, False),  # nothing says how any ended
+        ("0-2", "oom_kill_suspected", False),  # a shell's word that a process was killed, whosever
+        ("0-2", "memory", False),
+    ],
+)
+def test_a_dead_rank_that_srun_does_not_name_left_with_0(
+    make: Any, tasks: str | None, beside: str | None, left: bool
+) -> None:
+    """srun names every task that ends with another code, or by a signal."""
+    detail = {"rank": 3, "steps": 7, "phase": "training", "step_id": 0}
+    dead = make.finding("rank_dead", 12, node="n2", pid=103, source="probe", detail=detail)
+    events = [snapshot(make, "n1", entry(0), entry(1), before_end_s=4.0), dead]
+    if tasks:
+        events.append(
+            make.finding("task_exit", detail={"tasks": tasks, "exit_code": 1, "first_cause": False})
+        )
+    if beside == "memory":
+        events.append(make.event(12, kind="oom", code="killed", source="kernel", job_id=4242))
+    elif beside:
+        events.append(make.finding(beside, message="run.sh: line 3: 811 Killed", detail={"first_cause": False}))  # fmt: skip
+    verdict = make.judge(*events)
+    assert ("exit code 0" in verdict.summary) is left
+    if left:
+        assert verdict.cause == "missing_rank"
+        assert "rank 3 on n2" in verdict.summary
+        assert "end early" in verdict.next_step
+
+
 def together(make: Any, rank: int, before_end_s: float, step_id: int = 0) -> Any:
     """A death of a rank that all others of its node died with."""
     detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": step_id, "together": True}

@@ -156,6 +156,16 @@ def test_who_took_its_place_is_told_in_the_judges_words(new_maker):
         assert verdict == judged(make, attempt, [], preemptor=by)
 
 
+def test_a_next_step_names_the_job_as_its_owner_does(make):
+    """The command that shows what it used takes its number."""
+    answers = no_evidence_verdict.NoEvidenceVerdicts(cases.WindowPolicy(), make.end)
+    for named in ({}, {"array_job_id": 4200, "array_task_id": 7}):
+        killed = make.attempt(exit_code=137, **named)
+        found = answers.verdict(tuple(getattr(killed, n) for n in no_evidence_verdict.COLUMNS))
+        assert found == judged(make, killed, [])
+        assert f"sacct -j {killed.ref} " in found.next_step
+
+
 def test_a_name_that_begins_a_sentence_is_left_to_the_judge(make):
     """Such a sentence depends on the looks of the name, so no template can be used."""
     answers = no_evidence_verdict.NoEvidenceVerdicts(cases.WindowPolicy(), make.end)

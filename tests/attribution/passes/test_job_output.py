@@ -87,6 +87,38 @@ def test_a_late_reading_reopens_that_attempt_alone_and_once(
     assert judge() == 0
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("got USR1, writing a checkpoint", True),
+        ("[rank0] Received signal 10: stopping after this step", True),
+        ("SIGTERM received, saving", True),
+        ("handler for SIGUSR1 registered", False),
+        ("will save when SIGUSR1 is received", False),
+        ("+ trap save USR1", False),
+        ("worker got 12 batches, signal strength 10 dB", False),
+        ("sent SIGTERM, received by the data server", False),
+    ],
+)
+def test_a_program_that_reports_a_signal_may_have_been_warned_of_its_time_limit(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    line: str,
+    named: bool,
+) -> None:
+    """`sbatch --signal` sends one minutes before: the time limit is not ruled out then."""
+    report({"stdout": ["epoch 3", line, "saved"]})
+    store.upsert_attempts([make.attempt(exit_code=85)])
+    judge()
+    verdict = the_verdict(store)
+    assert any(s.startswith("time limit") for s in verdict.ruled_out) is not named
+    assert (f"Its log reports a signal: {line}" in verdict.summary) is named
+    assert ("--signal" in verdict.next_step) is named
+    assert verdict.summary.endswith("Its last line: saved")
+
+
 def test_a_later_component_has_no_output_of_its_own(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:
@@ -287,6 +319,15 @@ def test_a_reading_concerns_only_its_own_start(
         ({"stdout": ["epoch 3", EXITED]}, {}, "task_exit", "epoch 3"),
         ({"stdout": ["a\u202e\x1b[31mb" + "c" * 500]}, {}, None, "ab" + "c" * 238),
         ({"stdout": ["export WANDB_API_KEY=0123456789abcdef"]}, {}, None, "export WANDB_API_KEY=***"),
+        (
+            {"stdout": ["part 4: no table a.tbl: No such file or directory", "part 5 done"]},
+            {},
+            None,
+            "part 5 done; above it: part 4: no table a.tbl: No such file or directory",
+        ),
+        ({"stdout": ["part 4: Permission denied", LINE]}, {}, None, LINE),
+        ({"stdout": ["part 4: Permission denied", *["part 5 done"] * 10]}, {}, None, "part 5 done"),
+        ({"stdout": ["Is a directory a file? No: it is not", "part 5 done"]}, {}, None, "part 5 done"),
         ({"stdout": [EXITED, ""]}, {}, None, ""),
         ({"stdout": ["epoch 3"]}, {"state": "TIMEOUT", "exit_code": 0}, None, ""),
         ({"stdout": ["epoch 3", "KeyError: 'lr'"]}, {}, "python_exception", ""),
@@ -314,6 +355,28 @@ def test_of_a_program_that_failed_for_no_known_reason_the_last_line_is_quoted(
     verdict = the_verdict(store)
     assert verdict.log_read
     assert verdict.summary.partition(" Its last line: ")[2] == quoted
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "words"),
+    [
+        (4, ["epoch 3"], "exited with code 4,"),
+        (6, ["epoch 3", "Aborted (core dumped)"], "exited with code 6 (or 134, SIGABRT),"),
+        (6, [""], "exited with code 6 (or 134, SIGABRT),"),
+        (15, ["epoch 3"], "exited with code 15 (or 143, SIGTERM),"),
+        (2, ["epoch 3"], "exited with code 2 (of many tools: a wrong argument),"),
+    ],
+)
+def test_a_signal_that_the_end_of_the_output_does_not_name_is_no_meaning_of_a_code(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None],
+    code: int, lines: list[str], words: str,
+) -> None:  # fmt: skip
+    """Of SIGTERM the shell prints nothing, and an empty output shows nothing."""
+    report({"stdout": lines})
+    report(node="n2")
+    store.upsert_attempts([make.attempt(exit_code=code)])
+    judge()
+    assert words in the_verdict(store).summary
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import assign_rows, attribute
+from probing_cluster.attribution.passes import assign_rows, attribute, watch_columns
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery, tables
 from tests.set_clock import SetClock
@@ -71,3 +72,30 @@ def test_an_agent_that_is_soon_back_watched_throughout(make, state, gap_s, count
     watch = assign_rows.AgentWatch(last, ((None, make.start), (since, since + timedelta(seconds=gap_s))))
     found = assign_rows.watched(make.attempt(nodes=("n2",), state=state), {"n2": watch}, {})
     assert found == {"n2": since if counts else last}
+    gone = assign_rows.away(make.attempt(nodes=("n2",), state=state), {"n2": watch})
+    assert gone == (frozenset() if counts else {"n2"})  # nobody looked at the end itself
+    before = make.attempt(nodes=("n2",), state=state, end_at=since - timedelta(seconds=1))
+    assert assign_rows.away(before, {"n2": watch}) == frozenset()
+
+
+def test_what_nobody_looked_at_is_neither_ruled_out_nor_certain(make):
+    """The agent was killed before the end and back half a minute after it; its last report alone proves nothing of then."""
+    error = make.finding("python_exception", message="KeyError: 'lr'", detail={"first_cause": True, "exception": "KeyError"})  # fmt: skip
+    there, away = make.judge(error), make.judge(error, away=frozenset({"n2"}))
+    assert any("kept answering" in s for s in there.ruled_out)
+    assert not [s for s in away.ruled_out if "kept answering" in s or "no fault on" in s]
+    assert (there.confidence, away.confidence) == (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+    # Where no agent ever was, the text is all there is, and such an error proves itself.
+    assert make.judge(error, watched={}).confidence is records.Confidence.CERTAIN
+    silent = {"n1": make.end + timedelta(seconds=30), "n2": make.end - timedelta(minutes=3)}
+    assert make.judge(error, watched=silent).confidence is records.Confidence.LIKELY
+
+
+def test_by_column_an_attempt_that_ended_in_a_short_gap_is_judged_by_itself(make):
+    """A verdict by column would rule out what nobody looked at; an end outside of the gap stays with the others."""
+    since = make.end - timedelta(seconds=5)
+    gap = (since, since + timedelta(seconds=40))
+    watch = {"n2": assign_rows.AgentWatch(make.end + timedelta(hours=1), ((None, make.start), gap))}
+    ends = [clock.to_us(at) for at in (since - timedelta(seconds=1), make.end, gap[1])]
+    found = watch_columns.unwatched(["n2"], watch, np.zeros(3, np.int64), np.array(ends, np.int64))
+    assert found.tolist() == [False, True, False]

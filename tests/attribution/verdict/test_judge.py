@@ -655,6 +655,19 @@ def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
         assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
 
 
+def test_a_start_that_its_limit_ended_had_begun_though_our_prolog_refused_it(make):
+    """The site's own Prolog may go on; nor is a refusal before the start of a program that ran its end."""
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
+    lost = make.xid(79, 3, before_end_s=4)
+    v = make.judge(lost, refused, attempt=make.attempt(state="TIMEOUT", exit_code=0, restart_count=0))
+    assert v.confidence is not C.CERTAIN
+    assert any("fell off the bus" in words or "gpu lost" in words for words in (v.summary, *v.ruled_out))
+    early = dataclasses.replace(refused, at=make.end - timedelta(seconds=65))
+    ran = make.attempt(start_at=make.end - timedelta(seconds=40), restart_count=0)
+    own = make.finding("python_exception", detail={"exception": "KeyError"})
+    assert make.judge(early, own, attempt=ran).cause == "user_error"
+
+
 def test_a_job_whose_prolog_slurmd_reports_as_failed_did_not_begin(make):
     """As the node's syslog says it, which is likely at most: of this job, and beside a GPU that was lost before for that."""
     failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="import", severity=records.Severity.INFO, detail={"job": 4242})  # fmt: skip
@@ -1216,19 +1229,24 @@ def test_a_node_whose_supplies_lost_their_input_went_away_for_it(make, before_en
     assert make.judge(report).cause == "user_error"
 
 
-@pytest.mark.parametrize("boot", [[], [{}], [{"code": "after_shutdown"}]])
+@pytest.mark.parametrize("boot", [[], [{}]])
 def test_a_node_that_was_too_hot_went_away_for_it(make, boot):
-    """Its kernel shut it down, with or without systemd's help; where another node rebooted, that one was lost."""
+    """Where another node rebooted, that one was lost; what befell the node after the heat comes first, and so does a person's order."""
     hot = {"kind": "thermal", "code": "critical", "source": "kernel"}
-    booted = [
-        make.event(37, kind="node_boot", source="kernel", severity=records.Severity.INFO, **b) for b in boot
-    ]
+    booted = [make.event(37, kind="node_boot", source="kernel", severity=records.Severity.INFO) for _ in boot]
     lost = make.attempt(state="NODE_FAIL", exit_code=0)
-    made = make.judge(make.event(360, node="n2", **hot), *booted, attempt=lost)
+    heat = make.event(360, node="n2", **hot)
+    made = make.judge(heat, *booted, attempt=lost)
     assert (made.cause, made.node, made.confidence) == ("thermal_power", "n2", records.Confidence.LIKELY)
     assert "critical temperature" in made.summary
     other = make.judge(make.event(360, node="n1", **hot), *booted, attempt=lost)
     assert ("critical temperature" in other.summary) == (not boot)
+    panic = make.event(300, node="n2", kind="panic", code="panic", source="kernel")
+    assert make.judge(heat, panic, *booted, attempt=lost).cause == "kernel_panic"
+    order = make.event(0, node="n2", kind="node_set_down", source="slurm", message="root set n2 DOWN: update", detail={"by": "root", "reason": "update"}, severity=records.Severity.INFO)  # fmt: skip
+    set_down = make.judge(heat, order, *booted, attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))  # fmt: skip
+    assert set_down.cause == "node_set_down"
+    assert sum("thermal" in words for words in set_down.ruled_out) <= 1
 
 
 def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):

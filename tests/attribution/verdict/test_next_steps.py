@@ -143,6 +143,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("python_consequence", "ConnectionRefusedError: [Errno 111] Connection refused", "nothing did"),
         ("slurm_launch_failed", "slurmstepd-n1: error: execve(): apptainer: No such file or directory", "load its module"),
         ("slurm_launch_failed", "slurmstepd-n1: error: execve(): bad interpreter(/opt/nope/python): No such file or directory", "first line"),
+        ("python_consequence", "ConnectionRefusedError: no answer from the store at st0:7071", "Check host and port"),
         ("program_error", "srun: unrecognized option '--container-image=nvcr.io#nvidia/pytorch:24.01'", "pyxis"),
         ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error. Please try to raise your shared memory limit.", "df -h /dev/shm"),
         ("shm_full", "RuntimeError: DataLoader worker is killed by signal: Bus error", "ask for more (--mem), use fewer loader workers (num_workers)"),
@@ -414,7 +415,7 @@ def test_what_slurm_writes_into_the_log_is_not_the_jobs_own_report(make):
         ({"exit_code": 0, "exit_signal": 7}, "full file system"),
         ({"exit_code": 0, "exit_signal": 11}, "gdb -batch"),
         ({"exit_code": 0, "exit_signal": 6}, "lines above the abort"),
-        ({"exit_code": 0, "exit_signal": 9}, "`sacct -j JOBID"),
+        ({"exit_code": 0, "exit_signal": 9}, "`sacct -j 4242 -o"),
     ],
 )
 def test_an_end_that_only_the_accounting_shows_gets_the_advice_of_its_signal_or_code(make, over, step):
@@ -454,6 +455,89 @@ def test_a_memory_kill_of_a_step_may_be_of_its_own_limit(make):
     assert v.cause == "oom_host"
     assert "sacct -j 4200_7 -o JobID,MaxRSS,ReqMem" in v.next_step
     assert "a step with a limit of its own" in v.next_step
+
+
+def _in_use(make, number, *, port=24117, **detail):
+    line = f"DistNetworkError: The server socket has failed to listen on any local network address. port: {port}, code: -98, name: EADDRINUSE, message: address already in use"
+    about = {"role": "root", "line": 20 * number, "first_cause": number == 1, **detail}
+    return make.finding("address_in_use", message=line, detail=about)
+
+
+def test_several_errors_of_one_port_may_be_of_the_jobs_own_tasks(make):
+    """All tasks with RANK=0 open the port of the first."""
+    v = make.judge(*(_in_use(make, n) for n in (1, 2, 3)))
+    assert v.next_step.startswith("Use another port")
+    assert "whether its own tasks all open it: 3 errors in its log are of port 24117" in v.next_step
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[], [{"port": 24118}], [{"rank": 0}, {"rank": 0}]],
+)
+def test_one_error_or_one_ranks_further_tries_accuse_no_tasks_of_the_job(make, others):
+    rank = {"rank": 0} if others and "rank" in others[0] else {}
+    found = [_in_use(make, 1, **rank), *(_in_use(make, n, **o) for n, o in enumerate(others, 2))]
+    assert "own tasks" not in make.judge(*found).next_step
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint", "detail", "names"),
+    [
+        ("command_not_found", "/s/slurm_script: line 2: module: command not found", {"weak": True, "modules": True}, True),
+        ("program_error", "/s/slurm_script: 2: source: Permission denied", {}, True),
+        ("command_not_found", "/s/slurm_script: line 2: nvidia-smi: command not found", {}, False),
+        ("program_error", "/s/slurm_script: 2: /data/source: Permission denied", {}, False),
+    ],
+)  # fmt: skip
+def test_a_set_up_that_failed_stands_beside_a_file_that_is_missing_then(make, kind, complaint, detail, names):
+    """What brings no environment does not."""
+    about = {"role": "root", "domains": ["user_program"]}
+    before = line_of(make, kind, complaint, line=2, **about, **detail)
+    gone = line_of(make, "python_exception", "python: can't open file 'fit.py': [Errno 2] No such file or directory", line=5, first_cause=True, exception="FileNotFoundError", **about)  # fmt: skip
+    step = make.judge(before, gone, attempt=make.attempt(exit_code=2, nodes=("n2",))).next_step
+    assert ("did not set up its environment" in step) is names
+    other = line_of(make, "python_exception", "KeyError: 'a'", line=5, first_cause=True, exception="KeyError", **about)  # fmt: skip
+    step = make.judge(before, other, attempt=make.attempt(nodes=("n2",))).next_step
+    assert "environment" not in step
+
+
+@pytest.mark.parametrize(
+    ("code", "command", "step"),
+    [
+        (127, "mdrunn", "module spider NAME"),
+        (126, "mdrunn", "chmod +x"),
+        (127, "./mdrunn", "chmod +x"),
+    ],
+)
+def test_a_command_that_no_readable_directory_of_path_has_was_not_found(make, code, command, step):
+    """dash says `Permission denied` of it, and ends with 127."""
+    line = f"/s/slurm_script: 4: {command}: Permission denied"
+    found = line_of(make, "program_error", line, role="root", domains=["user_program"], first_cause=True)
+    v = make.judge(found, attempt=make.attempt(exit_code=code, nodes=("n2",)))
+    assert step in v.next_step
+
+
+def test_no_traceback_is_promised_where_the_log_may_have_none(make):
+    about = {"role": "root", "domains": ["user_program"], "first_cause": True, "exception": "RuntimeError"}
+    step = make.judge(line_of(make, "python_exception", "RuntimeError: no more shards", **about)).next_step
+    assert "if a traceback stands there" in step
+
+
+@pytest.mark.parametrize(
+    ("message", "ruled_out", "step"),
+    [
+        ("OSError: [Errno 5] Input/output error: '/proj/shard-7'", False, "df -h PATH"),
+        ("KeyError: '/proj/shard-7'", True, "own output"),
+        ("UCX ERROR ibv_post_send() failed: Input/output error", True, "own output"),
+    ],
+)
+def test_an_io_error_of_the_programs_own_output_clears_no_file_system(make, message, ruled_out, step):
+    """A server's fault need not show on the node; UCX calls its own failures so, and no file is in them."""
+    kind = "io_error" if message.startswith("OSError") else "python_exception"
+    detail = {"role": "root", "first_cause": True, "goes_on": True, "behind": 2, "domains": ["hardware", "system_software"]}  # fmt: skip
+    v = make.judge(line_of(make, kind, message, **detail), attempt=make.attempt(nodes=("n2",)))
+    assert any("file systems" in words for words in v.ruled_out) is ruled_out
+    assert step in v.next_step
 
 
 @pytest.mark.parametrize(

@@ -161,3 +161,147 @@ def test_a_silence_that_ended_or_came_later_is_no_loss_before_a_requeue(make, ou
         v = _requeued_for_mount(make, silence, last_s=last_s, ours=ours)
         assert v.cause == ("filesystem_mount" if ours else "requeued_by_user")
         assert not [s for s in v.less_likely if "node lost" in s]
+
+
+def _down(make, before_end_s, node="n2"):
+    return make.event(before_end_s, kind="node_down", source="agent", node=node, severity=records.Severity.INFO)  # fmt: skip
+
+
+def _unnamed(make, *events, last_s, **over):
+    """The verdict on a NODE_FAIL for which accounting names no node; `last_s`: each node's last sign, seconds after the end."""
+    names = tuple(last_s)
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, nodes=names, **over)
+    signs = {n: make.end + timedelta(seconds=s) for n, s in last_s.items() if s is not None}
+    return make.judge(*events, attempt=lost, watched=signs)
+
+
+def _srun(make, host):
+    """Slurm's lines in a log on n1: the step's cancellation names nobody, srun's names the lost node."""
+    return [make.finding("slurm_node_fail"), make.finding("slurm_node_fail", detail={"host": host})]
+
+
+@pytest.mark.parametrize("gone", ["n1", "n2", "n3"])
+def test_a_silence_from_before_the_job_does_not_name_the_lost_node(make, gone):
+    """Any of its nodes had crashed before and was started again; the log lies on n1."""
+    last = {n: -40 if n == gone else 300 for n in ("n1", "n2", "n3")}
+    before = [e for n in last for e in (_silent(make, 280, n), _down(make, 280, n))]
+    now = [_silent(make, 40, gone), _down(make, 40, gone)]
+    v = _unnamed(make, *before, *now, *_srun(make, gone), last_s=last, start_at=make.end - timedelta(seconds=180))  # fmt: skip
+    assert (v.cause, v.node, v.domain, v.confidence) == ("node_lost", gone, records.Domain.HARDWARE, C.CERTAIN)  # fmt: skip
+    assert set(v.evidence) == {e.event_id for e in now}
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_silence_of_before_that_lasted_until_a_later_one_names_nothing(make, own):
+    """An agent that was silent for a while during the job, and was heard again, had lost no node."""
+    earlier = [_silent(make, 400, "n1"), _down(make, 400, "n1")]
+    earlier += [_silent(make, 40)] if own else []
+    v = _unnamed(make, *earlier, last_s={"n1": 300, "n2": -40 if own else 300})
+    assert v.node == ("n2" if own else None)
+    assert not {earlier[0].event_id, earlier[1].event_id} & set(v.evidence)
+
+
+def test_the_node_that_slurm_does_not_reach_was_lost_not_the_one_whose_agent_alone_died(make):
+    """Two agents are silent; slurmctld still reached one of the nodes."""
+    silent = [_silent(make, 40, n) for n in ("n1", "n2")]
+    v = _unnamed(make, *silent, _down(make, 40), last_s={"n1": -40, "n2": -40, "n3": 300})
+    assert v.node == "n2"
+
+
+def test_of_two_lost_nodes_srun_names_the_one_and_without_it_both_are_named(make):
+    """A rack without power: no single node is blamed, least of all one that lived on."""
+    gone = [e for n in ("n2", "n3") for e in (_silent(make, 40, n), _down(make, 40, n))]
+    last = {"n1": 300, "n2": -40, "n3": -40}
+    both = _unnamed(make, *gone, last_s=last)
+    assert (both.cause, both.node, both.confidence) == ("node_lost", None, C.LIKELY)
+    assert both.summary == "n[2-3] stopped answering Slurm."
+    assert set(both.evidence) == {e.event_id for e in gone}
+    assert _unnamed(make, *gone, *_srun(make, "n3"), last_s=last).node == "n3"
+    assert _unnamed(make, *gone, *_srun(make, "n[2-3]"), last_s=last).node is None
+    fault = _unnamed(make, *gone, make.xid(79, node="n1", before_end_s=60), last_s=last)
+    assert fault.cause == "node_lost"  # n1 was not lost, whatever befell it
+
+
+@pytest.mark.parametrize("host", ["n1", "n9", "n[", "n[1-99999999]", 7])
+def test_a_name_in_the_log_names_no_node_that_lived_on_while_another_was_unreached(make, host):
+    """Anybody can print srun's line."""
+    gone = [_silent(make, 40), _down(make, 40)]
+    v = _unnamed(make, *gone, *_srun(make, host), last_s={"n1": 300, "n2": -40})
+    assert (v.node, v.confidence) == ("n2", C.CERTAIN)
+
+
+def test_srun_and_a_silent_agent_that_contradict_each_other_name_nobody(make):
+    """The agent may have died by itself; a node without an agent may be the one."""
+    contradiction = _unnamed(make, _silent(make, 40), *_srun(make, "n3"), last_s={"n1": 300, "n2": -40, "n3": None})  # fmt: skip
+    assert contradiction.node is None
+    agentless = _unnamed(make, *_srun(make, "n3"), last_s={"n1": 300, "n2": 300, "n3": None})
+    assert (agentless.node, agentless.confidence) == ("n3", C.LIKELY)
+
+
+def test_where_every_agent_fell_silent_the_way_to_us_may_be_at_fault(make):
+    """None is named by its silence alone; srun may."""
+    silent, last = [_silent(make, 40, n) for n in ("n1", "n2")], {"n1": -40, "n2": -40}
+    assert _unnamed(make, *silent, last_s=last).node is None
+    assert _unnamed(make, *silent, *_srun(make, "n2"), last_s=last).node == "n2"
+
+
+def test_what_fell_silent_after_the_end_is_not_what_ended_the_job(make):
+    """The next attempt's loss, half a minute later, with srun's line in the same file."""
+    now = [_silent(make, 40), _down(make, 40)]
+    then = [_silent(make, -45, "n1"), _down(make, -45, "n1")]
+    v = _unnamed(make, *now, *then, *_srun(make, "n1"), last_s={"n1": 45, "n2": -40})
+    assert (v.node, set(v.evidence)) == ("n2", {e.event_id for e in now})
+
+
+_OWN = {"first_cause": True, "exception": "RuntimeError"}
+
+
+def _restarted_slurmctld(make, *events, last_s=300.0, **over):
+    """NODE_FAIL of a job whose agents all reported on."""
+    last = {"n1": last_s, "n2": last_s}
+    return _unnamed(make, *events, last_s=last, **over)
+
+
+def _raised(make, **detail):
+    return make.finding("python_exception", message="RuntimeError: no such shard", detail={**_OWN, **detail})
+
+
+def test_a_program_that_had_ended_before_slurm_missed_it_failed_by_itself(make):
+    """A restarted slurmctld does not find the job's batch script on its node; that node is no lost one."""
+    exit_line = make.finding("task_exit", message="srun: error: n2: task 1: Exited with exit code 1", detail={"exit_code": 1, "tasks": "1", "host": "n2"})  # fmt: skip
+    v = _restarted_slurmctld(make, _raised(make), exit_line)
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert "no such shard" in v.summary
+    assert any("node lost" in s for s in v.less_likely)
+    bare = _restarted_slurmctld(make, exit_line)
+    assert (bare.cause, bare.confidence, bare.domain) == ("node_lost", C.POSSIBLE, records.Domain.UNKNOWN)
+    assert "Exited with exit code 1" in bare.summary
+
+
+@pytest.mark.parametrize(
+    "what", ["slurm's line", "went on", "terminated", "silent", "set down", "rebooted", "unwatched"]
+)
+def test_a_program_that_slurm_ended_did_not_fail_by_itself(make, what):
+    """The step was ended for the node, the program survived its error, or a node went away."""
+    raised = _raised(make, went_on="step 12") if what == "went on" else _raised(make)
+    beside = {
+        "slurm's line": [make.finding("slurm_node_fail")],
+        "silent": [_silent(make, 40), _down(make, 40)],
+        "set down": [make.event(1, kind="node_set_down", source="slurm", severity=records.Severity.INFO)],
+        "rebooted": [make.event(30, kind="node_boot", source="agent", severity=records.Severity.INFO)],
+    }
+    if what == "terminated":
+        raised = make.finding("task_exit", detail={"exit_code": 143, "tasks": "1", "host": "n2"})
+    v = _restarted_slurmctld(make, raised, *beside.get(what, []), last_s=-300 if what == "unwatched" else 300)
+    assert v.cause in ("node_lost", "node_set_down", "node_reboot")
+
+
+def test_where_every_agent_reported_on_no_node_stopped_answering(make):
+    """Nothing names the node, and none was lost; right after the end that is not known yet."""
+    late = _restarted_slurmctld(make)
+    assert (late.node, late.domain) == (None, records.Domain.UNKNOWN)
+    assert "the agents of n[1-2] kept reporting" in late.summary
+    assert "restarted slurmctld" in late.summary
+    soon = _restarted_slurmctld(make, last_s=2)
+    assert "not known yet" in soon.summary
+    assert "stopped answering" not in late.summary + soon.summary

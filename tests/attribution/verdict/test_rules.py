@@ -262,7 +262,8 @@ def test_a_rank_that_left_early_is_named_with_its_exit_code(make, waited_s):
     assert "rank 1 on n2 left the program while the others went on" in verdict.summary
     exited = {"rank": 0, "tasks": "0", "host": "n1", "exit_code": 1, "first_cause": False}
     verdict = make.judge(*events, make.finding("task_exit", detail=exited))
-    assert "rank 1 on n2 ended with exit code 0 while the others went on" in verdict.summary
+    assert "rank 1 on n2 left without an error (exit code 0) while the others went on" in verdict.summary
+    assert "end early" in verdict.next_step
     both = make.judge(*events, make.finding("task_exit", detail={**exited, "tasks": "0-1"}))
     assert "exit code 0" not in both.summary
     launchers = [

@@ -1018,3 +1018,25 @@ def test_an_exception_of_java_is_quoted_with_the_last_cause_of_its_stack(make):
     found = make.finding("program_error", node="n2", message="org.x.JobException: failed", detail=detail)
     v = make.judge(found, attempt=make.attempt(exit_code=1))
     assert v.summary == "The program failed by itself: org.x.JobException: failed, caused by java.io.IOException: no input."  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rank", "tasks", "where"),
+    [
+        (5, {5: "n2"}, " in rank 5 on n2:"),
+        (1, {1: "n1", 6: "n2"}, " in rank 1 on n1:"),
+        (1, {1: "n2"}, " in rank 1:"),
+        (5, {}, " in rank 5:"),
+        (None, {5: "n2"}, " by itself:"),
+    ],
+)
+def test_the_rank_of_an_error_is_named_and_its_node_where_each_rank_is_a_task(make, rank, tasks, where):
+    """A line of one task a node may be of a launcher, whose ranks have other numbers."""
+    error = make.finding("python_exception", message="KeyError: 'lr'", detail={"role": "root", "domains": ["user_program"], "first_cause": True} | ({} if rank is None else {"rank": rank}))  # fmt: skip
+    lines = [make.finding("task_exit", message=f"srun: error: {n}: task {t}: Exited with exit code 1", detail={"role": "exit", "rank": t, "tasks": str(t), "host": n, "exit_code": 1}) for t, n in tasks.items()]  # fmt: skip
+    assert f"{where} KeyError: 'lr'." in make.judge(error, *lines).summary
+
+
+def test_a_rank_that_an_errors_words_name_is_named_once(make):
+    error = make.finding("python_exception", message="RuntimeError: rank 5: bad shape", detail={"role": "root", "domains": ["user_program"], "first_cause": True, "rank": 5})  # fmt: skip
+    assert make.judge(error).summary.count("rank 5") == 1

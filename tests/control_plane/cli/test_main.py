@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -198,6 +199,7 @@ def test_every_cause_set_by_hand_gives_a_step_without_braces(
         manual_verdict.set_verdict(store, given)
         (made,) = store.verdicts(job_ids=[7])
         assert not set("{}") & set(made.next_step), made.next_step
+        assert "JOBID -o" not in made.next_step, "the job's own number"
         assert device is None or "GPU 3" in made.next_step or "{device}" not in cause.next_step
 
 
@@ -260,7 +262,10 @@ def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -
         "1 drains and 0 requeues would be carried out, 1 are held back"
         in run("policy", "simulate", "--since", "2026-11-01")[1]
     )
-    assert "observe_only = True" in run("policy", "show")[1]
+    shown = tomllib.loads(run("policy", "show")[1])
+    assert settings.PolicySettings(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in shown.items()}
+    ) == settings.PolicySettings(observe_only=shown["observe_only"])
     assert json.loads(run("policy", "show", "--json")[1])["observe_only"] is True
 
 

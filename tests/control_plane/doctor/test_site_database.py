@@ -9,11 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.doctor import site_certificates, site_database
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import store as db_store
+from probing_cluster.reports.asking import door
 
 NOW = dt.datetime(2026, 1, 31, 14, 0, tzinfo=dt.UTC)
 FACTS: dict[str, Any] = {
@@ -64,6 +67,26 @@ def test_the_embedded_server_is_asked_like_any_other(store: db_store.Store) -> N
     found = {f.name: f.level for f in site_database.server(config)}
     assert found == {"postgres": "ok", "roles": "warn", "tls": "ok", "clock": "ok"}
     assert [f.level for f in site_database.schema(config)] == ["ok"]
+
+
+def test_a_database_that_takes_no_writing_is_no_healthy_one(
+    store: db_store.Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It answers, and nothing is stored: doctor and `db status` say by what."""
+    config = dataclasses.replace(
+        settings.Settings(), database=settings.DatabaseSettings(url=store.connection_uri())
+    )
+    path = tmp_path / "probing.toml"
+    path.write_text(f'[database]\nurl = "{store.connection_uri()}"\n')
+    name = store.connection_uri().partition("@/")[2].partition("?")[0]
+    with psycopg.connect(store.connection_uri(), autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found = [f for f in site_database.schema(config) if f.level == "fail"]
+    assert [(f.name, "read-only" in f.found, "database" in f.found) for f in found] == [
+        ("database_writes", True, True)
+    ]
+    assert main.main(["db", "status", "--config", str(path)]) == 1
+    assert "read-only" in capsys.readouterr().out
 
 
 def beat(node: str = "n1", **fields: Any) -> records.AgentHeartbeat:
@@ -182,6 +205,7 @@ def test_a_server_that_is_away_is_told_from_one_that_refuses(
     assert (finding.name, finding.level, finding.found) == ("database", "fail", found)
     assert ("sudo -u probing" in finding.fix) is (found == "does not let us in")
     assert change[1].lstrip("/").partition("=")[2] in finding.why
+    assert "probing-ctl doctor says" not in finding.why
 
 
 def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> None:
@@ -191,6 +215,35 @@ def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> Non
     assert {f.name for f in site_database.everything(config, silent)} == {
         "database", "postgres", "roles", "tls", "clock", "agents", "service",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("serves", "age_s", "level", "words"),
+    [
+        (True, 5, "ok", "read accounting at"),
+        (True, 100, "fail", "though probing-ctl serve runs"),
+        (None, 100, "ok", "read accounting at"),
+        (False, 5, "fail", "does not answer on"),
+    ],
+)
+def test_a_service_that_answers_runs(
+    store: db_store.Store,
+    monkeypatch: pytest.MonkeyPatch,
+    serves: bool | None,
+    age_s: float,
+    level: str,
+    words: str,
+) -> None:
+    """Then something keeps it waiting, which is said early; one that does not answer is frozen or dead, whatever it read last."""
+    monkeypatch.setattr(door, "serves", lambda _: serves)
+    config = dataclasses.replace(
+        settings.Settings(), database=settings.DatabaseSettings(url=store.connection_uri())
+    )
+    read_at = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
+    store.remember(f"{vocabulary.ACCOUNTING_READ} cluster", read_at.isoformat())
+    found = site_database.service(config)
+    assert (found.level, words in found.found) == (level, True)
+    assert "may not run" not in found.found
 
 
 def test_a_service_that_does_not_run_is_a_fault(store: db_store.Store) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from probing_cluster.control_plane.doctor import site_doors
 from probing_cluster.core import settings
+from probing_cluster.reports.asking import door as asking
 from probing_cluster.sandbox.machine import layout
 from probing_cluster.slurm_plugins import doctor
 
@@ -96,12 +97,29 @@ def test_each_door_of_the_agents_is_tried(door: tuple[int, str]) -> None:
     assert list(site_doors.node_door(settings.Settings())) == []
 
 
-def test_the_services_own_socket(tmp_path: Path) -> None:
-    """A socket is there, or the finding says how to start the service; a plain file is none."""
+def test_the_services_own_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody answers there, or the finding says how to start the service; a plain file is no socket."""
     path = tmp_path / "s"
     path.touch()
     assert one(site_doors.own_socket(config(socket=str(path)))) == ("report_socket", "warn")
     path.unlink()
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
-        assert one(site_doors.own_socket(config(socket=str(path)))) == ("report_socket", "ok")
+    monkeypatch.setattr(asking, "ALIVE_S", 0.2)
+    for answers, level in ((b"", "ok"), (b'{"ok": false, "error": "usage"}\n', "ok"), (None, "fail")):
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+            made.listen()
+            answered = threading.Thread(target=answer, args=(made, answers))
+            answered.start()
+            assert one(site_doors.own_socket(config(socket=str(path)))) == ("report_socket", level)
+            answered.join()
+        # Whoever listened has died.
+        assert one(site_doors.own_socket(config(socket=str(path)))) == ("report_socket", "fail")
+        path.unlink()
+
+
+def answer(listening: socket.socket, answers: bytes | None) -> None:
+    """A service that answers so; b"": it has too much to do, None: it is frozen, and the kernel takes the caller."""
+    if answers is not None:
+        with listening.accept()[0] as caller:
+            caller.recv(4096)
+            caller.sendall(answers)

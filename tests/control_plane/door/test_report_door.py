@@ -67,7 +67,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
-            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3)",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=15 ReqNodeList= lets it start elsewhere; n4 is drained by us (probing: xid 79 gpu3)",
         ),
         (
             "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
@@ -75,7 +75,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
-            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3); n9 is",
+            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=15 ReqNodeList= lets it start elsewhere; n4 is drained by us (probing: xid 79 gpu3); n9 is",
         ),
         (
             "PENDING|alice|lab|DependencyNeverSatisfied\n",
@@ -145,6 +145,22 @@ def test_a_job_without_a_start_on_record_is_told_to_whom_it_belongs(
     assert str(found["message"]).startswith(f"job 15 {words}")
 
 
+@pytest.mark.parametrize(("age_s", "late"), [(600, True), (5, False)])
+def test_an_accounting_that_is_not_read_is_not_promised(
+    service: context.Context, age_s: float, late: bool
+) -> None:
+    """slurmdbd is away: of a job without a start on record it is said since when nothing is read."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.waiting = "FAILED|alice|lab|None\n"
+    read_at = service.clock.now() - timedelta(seconds=age_s)
+    service.store.remember("accounting.until c", read_at.isoformat())
+    message = str(answer(service, ALICE, ASK | {"job": "15"})["message"])
+    assert (f"it was last read at {read_at:%H:%M:%S}Z" in message) is late
+    assert ("it is read every" in message) is not late
+    unknown = str(waiting.unknown_job(service, job_ref.parse("15")))
+    assert ("last read at" in unknown) is late
+
+
 def test_nobody_is_sent_to_ask_again_for_what_never_comes(service: context.Context) -> None:
     """A component that the job has not, a day on which nobody had the id, and tests of nodes; a user's name for a job is no test."""
     slurm = service.run_slurm
@@ -183,8 +199,19 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
     end_at = attempt.end_at or fakes.NOW
     knowing.store.upsert_attempts([dataclasses.replace(attempt, state="REQUEUED", end_at=end_at)])
     rows = answer(knowing, ALICE, ASK)["rows"]
-    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved"
+    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=7 ReqNodeList= lets it start elsewhere"
     assert rows["waits"] == words  # type: ignore[index]
+    by_slurm = {"why_state": "it is PENDING: it has not ended", "state": "skipped"}
+    for state, skip, waits in (("NODE_FAIL", {}, False), ("NODE_FAIL", {"why_state": "it is interactive"}, False), ("NODE_FAIL", by_slurm, True)):  # fmt: skip
+        knowing.store.upsert_attempts([dataclasses.replace(attempt, state=state, end_at=end_at)])
+        knowing.store.add_drain(
+            records.Drain(
+                drain_id=uuid.uuid4(), cluster=attempt.cluster, node="n1", at=end_at, action="restart", reason="probing: x", owner="probing",
+                job_id=7, submit_at=attempt.submit_at, **{"state": "skipped", **skip},
+            )
+        )  # fmt: skip
+        rows = answer(knowing, ALICE, ASK)["rows"]
+        assert ("waits" in rows) is waits  # type: ignore[operator]
     for other in ("RUNNING|alice|lab|None\n", "PENDING|bob|lab|Priority\n", None):
         knowing.run_slurm.waiting = other
         assert "waits" not in answer(knowing, ALICE, ASK)["rows"]  # type: ignore[operator]
@@ -267,6 +294,7 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert words in str(found["message"])
     assert ("Nobody cancelled it" in str(found["message"])) is (job in {"16", "19"})
+    assert ("A later --deadline or a shorter --time" in str(found["message"])) is (job == "17_6")
     theirs = str(answer(service, BOB, ASK | {"job": job})["message"])
     assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
     carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
@@ -396,6 +424,15 @@ def opened(knowing: context.Context) -> Iterator[Path]:
         )
         with report_door.serving(knowing):
             yield path
+
+
+def test_a_service_that_runs_is_known_to(knowing: context.Context, opened: Path) -> None:
+    """Whatever Slurm and the database do; one of another database is not ours."""
+    assert door.serves(knowing.config) is True
+    other = settings.DatabaseSettings(url="postgresql://x@elsewhere/y")
+    assert door.serves(dataclasses.replace(knowing.config, database=other)) is None
+    absent = settings.ServiceSettings(socket=str(opened.with_name("none")))
+    assert door.serves(dataclasses.replace(knowing.config, service=absent)) is None
 
 
 def test_the_client_gets_the_rows_or_the_services_error(opened: Path) -> None:

@@ -7,9 +7,11 @@ import json
 import threading
 from typing import Any
 
+import psycopg
 import pytest
 
 from probing_cluster.control_plane.node_door import batches
+from probing_cluster.db import plain, roles
 
 STORED = '{"accepted": 1, "duplicates": 0, "rejected": 0, "requests": []}'
 
@@ -34,11 +36,11 @@ def database(monkeypatch: pytest.MonkeyPatch) -> PlayedDatabase:
     return played
 
 
-def send(gathered: batches.DeliveryBatches, *roles: str) -> list[Any]:
+def send(gathered: batches.DeliveryBatches, *names: str, load: bytes = b"{}") -> list[Any]:
     """The answers to one delivery of each role, handed in together."""
     answers: list[Any] = []
-    for role in roles:
-        gathered.put(role, b"{}", lambda body: answers.append(json.loads(body)))
+    for role in names:
+        gathered.put(role, load, lambda body: answers.append(json.loads(body)))
     return answers
 
 
@@ -69,6 +71,34 @@ def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: Pla
     assert [a.get("sqlstate") for a in answers] == ["22P02", "53400", None]
     assert failed == 2
     assert database.together == [["n1", "n2", "n3"], ["n3"], ["n1"], ["n4"], ["n2"]]
+
+
+def test_a_session_that_may_not_write_is_not_used_again(postgres_url: str) -> None:
+    """The door's few sessions outlive an outage: a read-only one is given back, nobody is kept apart, and the next batch is stored."""
+    name = postgres_url.partition("@/")[2].partition("?")[0]
+    role = roles.add_agent(postgres_url, "c", "n1")
+
+    load = plain.dumps({"refused": [{"reason": "events: 22003", "n_rows": 1, "sample": ""}]}).encode()
+
+    async def outage() -> tuple[list[Any], dict[str, float]]:
+        gathered = batches.DeliveryBatches(postgres_url, connections=1, gather_s=0.01)
+        answers = send(gathered, role, load=load)
+        await all_answered(answers, 1)
+        during = list(answers)
+        owner.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        answers = send(gathered, role, load=load)
+        await all_answered(answers, 1)
+        await gathered.finish()
+        return during + answers, gathered._alone
+
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        try:
+            answers, alone = asyncio.run(outage())
+        finally:
+            roles.remove(postgres_url, role)
+    assert [a.get("sqlstate") for a in answers] == ["25006", None]
+    assert not alone
 
 
 def test_an_event_that_quotes_a_refusal_keeps_nobody_apart(database: PlayedDatabase) -> None:

@@ -18,12 +18,14 @@ from pathlib import Path
 import fakes
 import mail_server
 import pytest
+import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.service import metrics, serve, tasks, turns
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.core.ending import watchdog
+from probing_cluster.db import engines
 from probing_cluster.db import store as db_store
 from probing_cluster.sandbox.machine import ports
 from tests.set_clock import SetClock
@@ -271,6 +273,43 @@ def test_what_a_task_did_is_news_to_those_that_follow_it(
     finally:
         scheduler.shutdown()  # waits for the passes
     assert passes["tell"].is_set() is runs
+
+
+def test_a_pass_that_had_nothing_to_write_ends_no_outage(
+    service: context.Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A read-only database stops those that write: one line as it begins and one as they write again, with any cursor of the driver."""
+    writes = [True]
+
+    def run(given: context.Context) -> str:
+        with engines.translated(), given.store.engine.begin() as connection:
+            connection.execute(sa.text("SELECT 1"))
+            if writes[0]:
+                connection.connection.cursor().execute("DELETE FROM probing.state")
+        return ""
+
+    task = context.Task(name="t", meaning="", run=run)
+
+    def outcome(*, to_write: bool) -> str:
+        writes[0] = to_write
+        return journal.one_pass(
+            service.journal, "t", lambda: serve.run_pass(service, task), service.clock
+        ).outcome
+
+    name = sa.engine.make_url(service.store.url).database
+    owner = sa.create_engine(service.store.engine.url, isolation_level="AUTOCOMMIT").connect()
+    with owner:
+        owner.execute(sa.text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+        service.store.engine.dispose()
+        assert outcome(to_write=False) == "ok"
+        assert [outcome(to_write=w) for w in (True, False, True)] == ["unavailable"] * 3
+        owner.execute(sa.text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
+    owner.engine.dispose()
+    assert outcome(to_write=True) == "ok"
+    assert [r.message for r in caplog.records if r.name == "probing.tasks"] == [
+        "task waits",
+        "task works again",
+    ]
 
 
 def value(text: str, name: str, **labels: str) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_children
 
 from probing_cluster.core import records, vocabulary
 from probing_cluster.evidence import utf16
@@ -364,11 +365,11 @@ def job(**fields: Any) -> jobs.NodeJob:
 
 
 @pytest.fixture
-def collector(node_identity: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
+def collector(node_identity: identity.Identity, queue: spool.Spool, tmp_path: Path, warm_socket: Path) -> Any:
     taken = intake.Intake(identity=node_identity, spool=queue, faults=faults.Faults("b"))
     return collect.Collector(
         identity=node_identity,
-        children=children.Children(),
+        children=warm_children.WarmChildren.of(warm_socket),
         intake=taken,
         book=jobs.JobBook("b"),
         pages=page_directories.PageDirectories(tmp_path / "pages"),

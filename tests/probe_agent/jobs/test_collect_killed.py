@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_children
 
 from probing_cluster.core import records, settings
-from probing_cluster.probe_agent import children, identity, inject, self_watch
+from probing_cluster.probe_agent import identity, inject, self_watch
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.jobs import collect, jobs, page_directories, removal
 from probing_cluster.probe_agent.spool import codec, intake, spool
@@ -49,7 +50,7 @@ STEPS: dict[str, tuple[type, str, bool]] = {
 class Agent:
     """What of an agent collects, made of what its spool has."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, readers: Path) -> None:
         self.identity = identity.Identity(cluster="c", node="n1", root=home)
         self.spool = spool.Spool(home / "spool", max_bytes=10_000_000)
         self.intake = intake.Intake(identity=self.identity, spool=self.spool, faults=faults.Faults("b"))
@@ -57,7 +58,7 @@ class Agent:
         self.pages = page_directories.PageDirectories(home / "pages")
         self.collector = collect.Collector(
             identity=self.identity,
-            children=children.Children(),
+            children=warm_children.WarmChildren.of(readers),
             intake=self.intake,
             book=self.book,
             pages=self.pages,
@@ -107,13 +108,13 @@ def prepared(home: Path, page_directory: Path) -> Path:
     return home
 
 
-def killed(step: str, home: Path) -> None:
+def killed(step: str, home: Path, readers: Path) -> None:
     """Collects in a process of its own, which SIGKILL ends at `step`."""
     owner, name, after = STEPS[step]
     pid = os.fork()
     if pid == 0:
         try:
-            agent = Agent(home)
+            agent = Agent(home, readers)
             agent.ended(home)
             setattr(owner, name, dying(getattr(owner, name), after=after))
             agent.collect()
@@ -148,10 +149,10 @@ def dying(real: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory, page_directory: Path) -> list[str]:
+def expected(tmp_path_factory: pytest.TempPathFactory, page_directory: Path, warm_socket: Path) -> list[str]:
     """The rows of a collection that nobody disturbs."""
     home = prepared(tmp_path_factory.mktemp("whole") / "home", page_directory)
-    agent = Agent(home)
+    agent = Agent(home, warm_socket)
     agent.ended(home)
     agent.collect()
     rows = agent.deliver().values()
@@ -163,12 +164,18 @@ def expected(tmp_path_factory: pytest.TempPathFactory, page_directory: Path) -> 
     ("step", "is_delivered"), [*((step, True) for step in STEPS), ("before the tables are kept", False)]
 )
 def test_a_kill_at_any_step_changes_nothing_in_the_end(
-    tmp_path: Path, page_directory: Path, expected: list[str], step: str, *, is_delivered: bool
+    tmp_path: Path,
+    page_directory: Path,
+    warm_socket: Path,
+    expected: list[str],
+    step: str,
+    *,
+    is_delivered: bool,
 ) -> None:
     """The next agent leaves the same rows, tables and directories as one that nobody killed."""
     home = prepared(tmp_path / "home", page_directory)
-    killed(step, home)
-    agent = Agent(home)
+    killed(step, home, warm_socket)
+    agent = Agent(home, warm_socket)
     rows = agent.deliver() if is_delivered else {}
     agent.collect()
     rows |= agent.deliver()
@@ -189,10 +196,12 @@ def _words(row: Any) -> str:
     return " ".join(line for log in row.detail.get("logs", ()) for line in log["tail"])
 
 
-def test_a_directory_of_a_job_that_runs_again_stays(tmp_path: Path, page_directory: Path) -> None:
+def test_a_directory_of_a_job_that_runs_again_stays(
+    tmp_path: Path, page_directory: Path, warm_socket: Path
+) -> None:
     """A requeued job's second start has the directory's name, and may have begun before the first one is collected."""
     home = prepared(tmp_path / "home", page_directory)
-    agent = Agent(home)
+    agent = Agent(home, warm_socket)
     agent.ended(home)
     (first,) = agent.book.uncollected()
     agent.book.start(
@@ -204,10 +213,12 @@ def test_a_directory_of_a_job_that_runs_again_stays(tmp_path: Path, page_directo
     assert agent.book.uncollected() == []
 
 
-def test_directories_of_jobs_that_the_agent_does_not_know_stay(tmp_path: Path, page_directory: Path) -> None:
+def test_directories_of_jobs_that_the_agent_does_not_know_stay(
+    tmp_path: Path, page_directory: Path, warm_socket: Path
+) -> None:
     """An agent with a new spool knows nothing of the jobs that run."""
     home = prepared(tmp_path / "home", page_directory)
-    agent = Agent(home)
+    agent = Agent(home, warm_socket)
     agent.collect()
     assert agent.pages.path(7).is_dir()
 

@@ -106,6 +106,8 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "Job sizes are not known: accounting records no attempt's GPUs."),
         ("job-sizes", {"sizes": [{"n_gpus": 0, "n_attempts": 4, "gpu_h": 0.0, "gpu_time_frac": None}], "n_unknown_gpus": 1},
          "No attempt on record held a GPU. Of 1 attempt the number of GPUs is not known."),
+        ("job-sizes", {"sizes": [{"n_gpus": 8, "n_attempts": 31, "gpu_h": 30.0, "gpu_time_frac": 0.25}, {"n_gpus": 16, "n_attempts": 7, "gpu_h": 90.0, "gpu_time_frac": 0.75}], "n_unknown_gpus": 0},
+         "Of 120 GPU hours of 38 attempts, those that still run as well, most went to jobs of 16 GPUs: 75 %."),
         ("failure-rates", {"components": [], "n_attempts_without_gpus": 1},
          "Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded: it is not counted here. No failure of others was attributed to it."),
         ("failure-rates", {"components": [{"component": "node", "n_failures": 2, "n_attempts": 2, "per_gpu_h": 0.1}], "n_attempts_without_gpus": 3},

@@ -11,6 +11,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
+    node_faults,
     phrases,
     signatures,
     taxonomy,
@@ -37,7 +38,7 @@ _WAITED = 0.5
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims from findings. Without any, the exit code alone is likely the program's if the nodes were watched."""
-    if view.state not in _ENDED_BY_ITSELF:
+    if view.state not in _ENDED_BY_ITSELF and node_faults.ended_before_loss(view) is None:
         return
     yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
     hints = claims.hints(view, bare_exit.CAUSE, "user_error", findings.FindingRole.OWN)
@@ -57,7 +58,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     otherwise = [c.evidence[0] for c in hints if _ended_unlike_exception(view, c.evidence[0])]
     for claim in (c for c in hints if c.evidence[0] not in otherwise):
         # A fault that the job outlived by hours is rarely the cause, but cannot be excluded.
-        beside = view.disturbances or view.left_behind or _came_after_another(view)
+        # Where an agent was silent nobody looked, and what silenced it may have ended the job.
+        beside = view.disturbances or view.left_behind or view.unheard_nodes or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
         sure = claims.less_confident(sure, _fits_the_end(view, claim.evidence[0]))

@@ -19,6 +19,7 @@ from probing_cluster.control_plane.policy import view
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
+from probing_cluster.reports.asking import door
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import nodes
 
@@ -211,6 +212,30 @@ def test_the_table_says_when_nobody_decides(store: db_store.Store, tmp_path: Pat
         store.remember("accounting.until c", (now - timedelta(seconds=age_s)).isoformat())
         assert main.main(["nodes", "--config", str(tmp_path / "probing.toml")]) == 6
         assert ("probing-ctl serve may not run" in capsys.readouterr().err) is dead
+
+
+@pytest.mark.parametrize(
+    ("serves", "age_s", "words", "undecided"),
+    [
+        (True, 100, "though probing-ctl serve runs", False),
+        (False, 1, "serve does not answer on", True),
+        (True, 1, "", False),
+    ],
+)
+def test_the_table_says_whether_the_service_answers(
+    store: db_store.Store, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    serves: bool, age_s: float, words: str, undecided: bool,
+) -> None:  # fmt: skip
+    """A frozen one decides nothing from its first second on; one that waits for slurmdbd still drains."""
+    beat(store, "n1", {})
+    monkeypatch.setattr(door, "serves", lambda _: serves)
+    store.remember("accounting.until c", (datetime.now(UTC) - timedelta(seconds=age_s)).isoformat())
+    config = tmp_path / "probing.toml"
+    config.write_text(config.read_text() + "accounting_poll_s = 2.0\n")
+    assert main.main(["nodes", "--config", str(config)]) == 6
+    written = capsys.readouterr().err
+    assert (words in written, "nothing new below is decided" in written) == (True, undecided)
+    assert "may not run" not in written
 
 
 def test_a_node_that_nobody_knows_is_no_empty_table(

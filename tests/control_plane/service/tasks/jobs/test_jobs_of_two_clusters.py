@@ -174,4 +174,6 @@ def test_a_job_that_only_another_cluster_has_is_told_apart(service: context.Cont
     ):
         with pytest.raises(errors.NotFound, match="zeta has one"):
             ask()
+    with pytest.raises(errors.NotFound, match=r"^job 7 has no attempt 9; its last is 1$"):
+        job_outputs.attempt_of(service.store.of("zeta"), "7", 9)
     assert job_outputs.job_ids_of(service.store.of("zeta"), ["7"]) == [7]
