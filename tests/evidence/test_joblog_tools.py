@@ -298,11 +298,11 @@ def test_the_line_that_explains_the_others(text, line, kind):
     assert _first(text) == ((kind, line) if line else None)
 
 
-@pytest.mark.parametrize(
+@every(
     ("statement", "kept"),
     [
-        ("ERROR: job 4711 failed", False),
-        ("ERROR: job 4711 failed because GPU 5 of n7 has fallen off the bus", True),
+        ("ERROR: job failed", False),
+        ("ERROR: job failed because GPU 5 of n7 has fallen off the bus", True),
         ("ERROR: training failed due to heat", True),
         ("FATAL: run aborted on n7", True),
     ],
