@@ -6,7 +6,7 @@ import functools
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -93,6 +93,8 @@ class _Table:
     by_role: Mapping[str, FindingSignature]
     fallback: FindingSignature
     advice: tuple[_Advice, ...]
+    parts: tuple[tuple[re.Pattern[str], frozenset[str]], ...]
+    """Words for parts of the machine, and the causes that they allow."""
 
 
 @functools.cache
@@ -111,7 +113,8 @@ def _load() -> _Table:
         for row in raw["advice"]
     )
     fallback = _signature(raw["fallback"], frozenset())
-    return _Table(kinds=table, by_role=by_role, fallback=fallback, advice=advice)
+    parts = tuple((re.compile(row["pattern"]), frozenset(row["causes"])) for row in raw["part"])
+    return _Table(kinds=table, by_role=by_role, fallback=fallback, advice=advice, parts=parts)
 
 
 def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignature:
@@ -129,7 +132,8 @@ def find(event: records.HealthEvent) -> FindingSignature:
     own = _only_user(event)
     if known is not None:
         if variant := _variant(event, own=own):
-            return table.kinds[variant]
+            row = table.kinds[variant]
+            return row if variant != _UNDECIDED else _with_named_parts(row, table.parts, event.message)
         if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
             return table.kinds["python_file_error"]
         # Two ranks in one collective with different sizes: the mismatch explains the timeout.
@@ -183,8 +187,23 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "account_not_found"
     if event.kind == "program_error" and _REFUSED.search(event.message):
         return "licence_refused"
-    undecided = event.kind == "program_error" and records.Domain.HARDWARE.value in _domains(event)
-    return "program_or_machine" if undecided else None
+    return _UNDECIDED if may_be_machines(event) else None
+
+
+_UNDECIDED = "program_or_machine"
+
+
+def may_be_machines(event: records.HealthEvent) -> bool:
+    """True for an error of a program whose words speak for the machine as much."""
+    return event.kind == "program_error" and records.Domain.HARDWARE.value in _domains(event)
+
+
+def _with_named_parts(
+    row: FindingSignature, parts: Sequence[tuple[re.Pattern[str], frozenset[str]]], text: str
+) -> FindingSignature:
+    """The row, with the causes that lie in a part that the text names."""
+    named = (causes for pattern, causes in parts if pattern.search(text))
+    return replace(row, allows=row.allows.union(*named))
 
 
 def _domains(event: records.HealthEvent) -> Sequence[object]:

@@ -261,6 +261,9 @@ def with_clocks(word: records.Confidence, offsets_s: Mapping[str, float]) -> rec
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:
     """The winner's confidence, one step lower if a rival is nearly as likely."""
     word = winner.confidence
+    if winner.cause == "user_error" and any(map(findings.may_be_machines, winner.evidence[:1])):
+        # It loses against no fault of another part, and is not surely the program's for that.
+        word = claims.less_confident(word, records.Confidence.POSSIBLE)
     if winner.cause == "unknown":
         return records.Confidence.UNKNOWN
     if winner.proven:

@@ -361,7 +361,7 @@ class CauseCandidates:
         """Make the exception with which a single process ended the first cause (`unexplained_end.last_error`), or an earlier end before another's complaint."""
         if (best := self.candidate) is None:
             return
-        left = unexplained_end.earlier_end(best, self.held, behind)
+        left = unexplained_end.earlier_end(best, self.held)
         last = unexplained_end.last_error(best, self.held, behind, of_one) if left is None else left
         if last is not None:
             self.best, found = last, self.held[last]

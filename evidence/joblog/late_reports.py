@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from probing_cluster.core import digits
-from probing_cluster.evidence.joblog import grammar, labels, precedence, progress
+from probing_cluster.evidence.joblog import grammar, precedence
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _OF_ABORT = frozenset({"cuda_launch_failure", "cuda_error", "cuda_unknown_error"})
 """What a rank whose collective was aborted may report of its GPU."""
 
-_TASKS = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?")
-_WAIT_LINES = 36
-_BOX_LINES = 8
+_BOX_LINES = 6
 """From one rank's end to the next in the list of MPI's launcher."""
 
 
@@ -27,7 +23,8 @@ def replaces(new: JobFinding, best: JobFinding | None, held: Sequence[JobFinding
     if best.detail.get("perhaps") and (killed := next(filter(_is_killed, reversed(held[:-1])), None)):
         best = killed  # the note only explains that end: an error of a program's own outranks both
     # The program's own exception below the watcher's statement only passes it on.
-    if new.detail.get("watcher") and new.line < best.line and best.domains == grammar.USER:
+    own = best.kind == "python_exception" and best.domains == grammar.USER
+    if new.detail.get("watcher") and new.line < best.line and own:
         return True
     if _killed_before(new, best, held) or _crashed_among_killed(new, best, held):
         return True
@@ -56,7 +53,10 @@ def _killed_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]
 
 
 def _crashed_among_killed(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
-    """Whether `new` crashed and `best` was killed in the same list of Intel MPI's launcher, which is in the order of ranks: it kills the others."""
+    """Whether `new` crashed and `best` was killed in the same list of Intel MPI's launcher, which goes from rank to rank: it kills the others.
+
+    A rank that is listed again, or after others that are not, was one of another run.
+    """
     if (
         best.kind != "oom_kill_suspected"
         or new.kind not in precedence.CRASHES
@@ -64,8 +64,9 @@ def _crashed_among_killed(new: JobFinding, best: JobFinding, held: Sequence[JobF
     ):
         return False
     listed = [f for f in held if f.line >= best.line]
-    near = all(b.line - a.line <= _BOX_LINES for a, b in pairwise(listed))
-    return near and all(f.detail.get("listed") for f in listed)
+    if not all(f.detail.get("listed") and f.rank is not None for f in listed):
+        return False
+    return all(b.line - a.line <= _BOX_LINES and b.rank == (a.rank or 0) + 1 for a, b in pairwise(listed))
 
 
 def _timed_out_before(new: JobFinding, best: JobFinding, held: Sequence[JobFinding]) -> bool:
@@ -74,32 +75,3 @@ def _timed_out_before(new: JobFinding, best: JobFinding, held: Sequence[JobFindi
         return False
     waited = (f for f in held if f.kind in grammar.TIMEOUT_KINDS and f.rank == new.rank)
     return any(best.line < f.line < new.line for f in waited)
-
-
-def awaited(best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], list[str]]) -> int | None:
-    """Index in `held` of the exit of the one task that the others of its step waited for until the time limit `best`, or of the reason above it; None without one.
-
-    Slurm names all the others as ended by it. They had printed something since, and no progress. `behind`: the last lines of the log after a line.
-    """
-    if best.kind != "slurm_timeout" or held[-1].line - best.line > _BOX_LINES:
-        return None
-    ended = [str(f.detail["tasks"]) for f in held if f.line > best.line and "tasks" in f.detail]
-    for i, left in enumerate(held):
-        task = str(left.detail.get("tasks", ""))
-        by_srun = left.kind == "task_exit" and left.message.startswith("srun: ")
-        if not by_srun or not digits.is_number(task) or held[-1].line - left.line > _WAIT_LINES:
-            continue
-        others = [labels.bare(0, line) for line in behind(left.line) if "slurmstepd: " not in line]
-        waited = any(other.labelled and other.rank != left.rank for other in others)
-        since = progress.LogProgress()
-        worked = any(since.after_line(other.text) for other in others)
-        if left.line < best.line and ended and waited and not worked and not _holds(ended, int(task)):
-            named = i > 0 and held[i - 1].detail.get("last_word") and held[i - 1].rank in (None, left.rank)
-            return i - 1 if named else i
-    return None
-
-
-def _holds(lists: Sequence[str], task: int) -> bool:
-    """Whether Slurm's `lists` of tasks (`0-3,7`) hold `task`."""
-    parts = (found for tasks in lists for found in _TASKS.finditer(tasks))
-    return any(int(part["first"]) <= task <= int(part["last"] or part["first"]) for part in parts)

@@ -378,8 +378,7 @@ class JobLogReader:
         if not self._tail.is_of_page(self._trailing.line):
             self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
-            cut_off = python.cut_off(self._cut_off[1])
-            self._candidates.add(self._tail.reason_for(cut_off) or cut_off)
+            self._candidates.add(python.cut_off(self._cut_off[1]))
         best = None if self._candidates.is_open else self._candidates.candidate
         word = None if self._candidates.settled else self._tail.final_error(best)
         held = self._candidates.held

@@ -10,7 +10,7 @@ from typing import Any
 
 from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, labels, late_reports, precedence, progress, teardown
+from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.last_errors import closing, links, sentences, work_over
 from probing_cluster.evidence.joblog.messages.communication import coordination
@@ -53,11 +53,14 @@ _SUMS_UP = re.compile(r"\b[1-9]\d{0,8} (?:(?:of|out of|/) \d{1,9} )?(?:[a-z]{1,2
 """How many units of work failed, as a harness reports it at its end."""
 _NUMBER = re.compile(r"[\d.]+")
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
+_KNOWS_WHY = re.compile(
+    r"\b(?:because|due|caused|after|since|as|while|when|for|on|of|at|in|by)\b", re.IGNORECASE
+)
 
 
 def is_later(new: JobFinding, best: JobFinding | None, since: progress.LogProgress, *, exited: bool) -> bool:
     """Whether the program worked on after `best` and failed otherwise in `new`; not where a command ended badly and a later one lacks something."""
-    if new.role is not LineRole.ROOT or ((exited or since.units.ended) and lacks(new)):
+    if new.role is not LineRole.ROOT or (exited and lacks(new)):
         return False
     return since.steps >= _STEPS or (best is not None and since.units.begun > 0 and is_of_next(new, best))
 
@@ -299,9 +302,10 @@ def explains_nothing(best: JobFinding, held: Sequence[JobFinding]) -> bool:
 def is_consequence(last: JobFinding, best: JobFinding) -> bool:
     """Whether `last`, an error at the log's end, follows from `best`, the loss of a peer, or only repeats the bad end that the launcher's table reports.
 
-    The program may have gone on without the peer and failed by itself.
+    The program may have gone on without the peer and failed by itself. Who started the launcher may know more than its table.
     """
-    if last.kind == "program_error" and "ended_at" in best.detail and closing.is_ending(last.message):
+    repeats = last.kind == "program_error" and closing.is_ending(last.message)
+    if repeats and "ended_at" in best.detail and _KNOWS_WHY.search(last.message) is None:
         return True
     if best.role is not LineRole.REMOTE or last.kind != "program_error":
         return False
@@ -386,13 +390,10 @@ def _of_system(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     return next(moved, None)
 
 
-def earlier_end(
-    best: JobFinding, held: Sequence[JobFinding], behind: Callable[[int], list[str]]
-) -> int | None:
+def earlier_end(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
     """Index of the earlier end of another process of which `best` is the complaint, or of what the kernel or Slurm printed about its reason; None without one."""
     left = _left_before(best, held)
     left = _of_system(best, held) if left is None else left
-    left = late_reports.awaited(best, held, behind) if left is None else left
     for find in (links.service_before, links.of_server, links.not_written_before):
         left = find(best, held) if left is None else left
     return left

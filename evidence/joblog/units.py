@@ -125,7 +125,6 @@ _LATER = re.compile(
     re.IGNORECASE,
 )
 """What a run that ends says of the one to come."""
-_NEXT_COMMAND = re.compile(r"\+{1,4} \S")
 _WARNINGS_SOURCE = re.compile(r" {2}(?:\w{1,40}\.)?warn(?:ings\.warn)?\(")
 
 
@@ -231,8 +230,7 @@ class Units:
         self._of_r = any(map(_OF_R.match, (error, *before[-1:])))
         self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_COMMAND.match, before)) else None
         """Prompts that R has yet to show; None in any other output."""
-        self._exited = self.ended = False
-        """Whether a bad end was reported; whether the shell traced its next command right below the error."""
+        self._exited = False
         self._of_nccl = "NCCL WARN" in error and not _FAULT.search(error)
         self._lines = 0
         self.begun = 0
@@ -256,7 +254,6 @@ class Units:
     def went_on(self, text: str) -> bool:
         """Whether this line after the error shows that work went on and came to a result."""
         self._lines += 1
-        self.ended = self.ended or (self._lines == 1 and _NEXT_COMMAND.match(text) is not None)
         if self._lines == 1 and _WARNINGS_SOURCE.match(text):
             return True
         if self._lines <= _NEAR_LINES and not self._exited and _is_caught(text):

@@ -277,10 +277,11 @@ IOMMU_FACTS = {
     ),
 }
 _AT = r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_EVENTS = "IO_PAGE_FAULT|ILLEGAL_DEV_TABLE_ENTRY|INVALID_DEVICE_REQUEST|(?:DEV_TAB|PAGE_TAB|COMMAND)_HARDWARE_ERROR|ILLEGAL_COMMAND_ERROR|IOTLB_INV_TIMEOUT"
 _IOMMU_AMD = re.compile(
-    rf"(?:Event logged \[|(?=[A-Z_]{{4,32}} device=))(?P<event>[A-Z_]{{4,32}})(?: device=(?P<pci>{_AT}))?"
+    rf"(?:Event logged \[|(?=(?:{_EVENTS})(?: device={_AT})?(?: \w{{2,12}}=0x[0-9a-f]{{1,16}})? address=0x))(?P<event>[A-Z_]{{4,32}})(?: device=(?P<pci>{_AT}))?"
 )
-"""Kernels before 4.20 print the event as a line of its own."""
+"""Kernels before 4.20 print the event as a line of its own. Anybody may name a process, with which the kernel begins other lines, but with 15 characters at most."""
 _IOMMU_INTEL = re.compile(
     rf"(?:DMAR:)?\s?\[(?:DMA (?:Read|Write)(?: NO_PASID)?|INTR-REMAP)\] Request device \[(?P<pci>{_AT})\]"
 )
@@ -319,6 +320,8 @@ IOMMU_FAMILY = grammar.LineFamily(
         "ERROR device=",
         "REQUEST device=",
         "ENTRY device=",
+        "TIMEOUT device=",
+        "_ERROR address=",
         "DMAR",
         "Request device [",
         "VT-d detected",

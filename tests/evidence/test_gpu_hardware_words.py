@@ -51,6 +51,10 @@ def test_it_convicts_nobody_where_it_is_told(text: str) -> None:
         ("GPU 3 on n7 is in HW thermal slowdown for more than 90 s", True),  # it may go on
         ("no GPU is in thermal slowdown, ending the job for its loss", True),
         ("ending the job for a thermal slowdown of the reactor", True),
+        ("unknown action 'rest' for an overheated GPU, ending the job", True),
+        ("unknown action 'rest' for GPU 3, overheated, ending the job", True),
+        ("thermal slowdown or no memory on GPU 3, ending the job", True),
+        ("GPU watch: thermal slowdown or no memory, ending the job", True),
     ],
 )
 def test_a_watcher_that_ends_the_job_for_a_gpus_state_does_not_accuse_the_program(
@@ -59,3 +63,8 @@ def test_a_watcher_that_ends_the_job_for_a_gpus_state_does_not_accuse_the_progra
     text = f'step 1 loss 3.0\nwatch: FATAL: {statement}\nTraceback (most recent call last):\n  File "t.py", line 3, in f\nwatch.Stopped: 1 of 8 is slow'
     found = next(f for f in reader.read(text.split("\n")) if f.first_cause)
     assert (found.line == 5, found.domains == ("user_program",)) == (alone, alone)
+
+
+def test_what_a_program_names_itself_counts_before_its_watcher() -> None:
+    text = 'watch: FATAL: GPU 3 overheated, ending the job\nTraceback (most recent call last):\n  File "t.py", line 3, in f\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.'
+    assert next(f for f in reader.read(text.split("\n")) if f.first_cause).kind == "cuda_oom"

@@ -580,6 +580,10 @@ def test_the_crash_counts_in_a_list_by_rank_of_ends(crash: str, kind: str) -> No
 
 def test_the_lists_of_two_runs_stay_apart() -> None:
     crash = _box(1, "11 (Segmentation fault)")
+    for rank in (0, 2):  # the same rank again, and one behind another that did not end badly
+        again = _box(rank, "7 (Bus error)")
+        assert _cause(*_box(0, _ENDED), *again).kind == "oom_kill_suspected"
+        assert _cause(*_box(0, _ENDED)[2:4], "killed, so smoothing what there is", *again[2:]).kind == "oom_kill_suspected"  # fmt: skip
     assert _cause(*_box(0, _ENDED), *_WORK, *crash).kind == "oom_kill_suspected"
     bare = "x.sh: line 12: 123 Killed ./a"
     assert _cause(bare, *crash).kind == "oom_kill_suspected"

@@ -263,6 +263,10 @@ def test_what_needs_a_gpu_fails_for_tensorflows_own_reason() -> None:
     assert first(NO_INIT, *head, "ValueError: shapes (3,4) and (5,6) do not match") == [
         ("python_exception", 4)
     ]
+    assert first(NO_INIT, *head, "ValueError: --drivers needs a list") == [("python_exception", 4)]
+    on_cpu = NO_INIT.replace("SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination", "NO_DEVICE: no CUDA-capable device is detected")  # fmt: skip
+    for own in ("KeyError: 'no gpu row'", "AssertionError: the active cpu threads must be even", "TypeError: Half: not supported"):  # fmt: skip
+        assert first(on_cpu, *head, own) == [("python_exception", 4)], "each job on a CPU prints that"
     epochs = [f"Epoch {n}/9\n{n}00/900 - loss: 0.{n}" for n in range(1, 9)]
     assert first(NO_INIT, *"\n".join(epochs).split("\n"), *head, needs)[0][0] == "python_exception"
 
@@ -282,3 +286,24 @@ def test_a_script_that_says_what_it_uses_instead_has_got_over_the_error(
     built = ["+ pip install ./x", "ERROR: No matching distribution found for wheel-of-x>=4"]
     lines = [*built, statement, statement.removeprefix("+ echo ").strip("'"), "+ git submodule update", word]
     assert [where for _, where in first(*lines)] == [line]
+
+
+@pytest.mark.parametrize(
+    ("fault", "statement"),
+    [
+        ("ERROR: the InfiniBand port of n7 is inactive", "IB failed, using Ethernet instead"),
+        ("FATAL: GPU 5 failed its test", "test failed, using the other GPUs instead"),
+        ("FATAL: board 5 failed its test", "test failed, using the others instead"),
+        ("ERROR: building the index: Input/output error", "build failed, using the old one instead"),
+    ],
+)
+def test_what_a_script_uses_instead_of_a_broken_part_mends_nothing(fault: str, statement: str) -> None:
+    lines = [
+        "+ ./look",
+        fault,
+        f"+ echo '{statement}'",
+        statement,
+        "+ ./solve",
+        "FATAL: the halo of 7 ranks is late",
+    ]
+    assert [where for _, where in first(*lines)] == [2]

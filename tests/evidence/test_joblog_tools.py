@@ -211,10 +211,11 @@ FIRST = [
     # Who started the launcher only repeats its table; a reason of its own is one.
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\n2023-06-03 22:46:01,100 sagemaker-training-toolkit ERROR    Reporting training FAILURE", 5, "task_exit"),
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\nERROR: checkpoint 4711 is not complete", 8, "program_error"),
-    # The output ends in the frames of a traceback: the complaint right above it is all that is known.
-    ('Exception in device=TPU:1: Check failed: server.start() == OK (PERMISSION_DENIED: open(/dev/accel1))\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "program_error"),
-    ('record 17 failed: invalid date\nmodel on cuda:0\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
-    ('reading the volumes\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
+    # The output ends in the frames of a traceback: nothing says that the line above them has to do with it.
+    ('Exception in device=TPU:1: Check failed: server.start() == OK\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
+    ('press 1.0 requires must, which is not installed.\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 2, "python_exception"),
+    ('The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
+    ('read failed: /lustre/must: Input/output error\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "io_error"),
     ("SystemError: (Fatal) DataLoader process (pid 4711) exited is killed by signal: Killed. (at /paddle/data_loader.cc:99)", 1, "dataloader_oom"),
     ("distributed.nanny - WARNING - Worker process 4711 was killed by unknown signal\ndistributed.nanny - INFO - Failed to start worker process.  Restarting", 1, "process_crashed"),
     ('error: commlib error: got read error (closing "n7.example/shepherd_ijs/1")\nORTE has lost communication with its daemon located on node:', 1, "peer_lost"),
@@ -295,3 +296,18 @@ FIRST = [
 def test_the_line_that_explains_the_others(text, line, kind):
     """Not its announcement, nor what followed from it; nothing where the job went on or only told of it."""
     assert _first(text) == ((kind, line) if line else None)
+
+
+@every(
+    ("statement", "kept"),
+    [
+        ("ERROR: job failed", False),
+        ("ERROR: job failed because GPU 5 of n7 has fallen off the bus", True),
+        ("ERROR: training failed due to heat", True),
+        ("FATAL: run aborted on n7", True),
+    ],
+)
+def test_who_started_the_launcher_may_know_more_than_its_table(statement, kept):
+    table = "Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\n"
+    found = [f["line"] for f in classify.classify_stream(io.BytesIO((table + statement).encode()), "joblog")]
+    assert (8 in found) == kept

@@ -287,9 +287,6 @@ class Tail:
             return replace(word, role=LineRole.ROOT) if word else None
         if detail.get("farewell"):
             return self.reason(line, line - _FAREWELL_LINES)
-        if detail.get("cut_off"):
-            word = self.reason(line, line - 2)  # perhaps of the machine: nobody knows the exception
-            return replace(word, domains=finding.domains) if word else None
         return self.reason(line) if finding.kind in grammar.UNEXPLAINED_EXIT_KINDS else None
 
     def final_error(self, best: JobFinding | None) -> JobFinding | None:

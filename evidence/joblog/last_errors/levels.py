@@ -68,6 +68,10 @@ _OF_MACHINE = re.compile(
     re.IGNORECASE,
 )
 """Parts of a node, its network and its file systems: work that goes on without one may end for it, whatever the last word calls it."""
+_SOFTWARE = re.compile(
+    r"\b(?:packages?|distributions?|wheels?|requirements?|pip|conda|build(?:ing)?|install\w{0,6})\b",
+    re.IGNORECASE,
+)
 _ECHO = re.compile(r"\+{1,4} echo ")
 _LACKS = re.compile(
     r"\b(?:no such|not found|missing|do(?:es)? not exist|doesn't exist|no module|(?:cannot|can't|could not|unable to) (?:open|find|read|load|locate))\b",
@@ -86,13 +90,17 @@ def ends_another(word: JobFinding, held: JobFinding, recent: Reversible[str]) ->
     """Whether `word` is a program's fatal statement about another subject than `held`, an error that it printed before and did without.
 
     `recent`: the lines read last. The program says so between the two, or the error is of something that runs beside the work. A script
-    that traces its commands says what it uses instead; then what another command complains of counts, unless it lacks something.
+    that traces its commands says what it uses instead of software that it could not install; then what another command complains of counts,
+    unless it lacks something.
     """
     between = list(islice(reversed(recent), max(word.line - held.line - 1, 0)))
-    if any(_ECHO.match(line) and units.uses_instead(line) for line in between):
+    echoes = [line for line in between if _ECHO.match(line) and units.uses_instead(line)]
+    if any(map(_OF_MACHINE.search, (held.message, *echoes))):
+        return False
+    if echoes and _SOFTWARE.search(held.message):
         return not _LACKS.search(word.message)
     found = _LAST.match(word.message)
-    if found is None or _LAST.match(held.message) or _OF_MACHINE.search(held.message):
+    if found is None or _LAST.match(held.message):
         return False
     if _SUMS_UP.search(word.message, found.end()):
         return False

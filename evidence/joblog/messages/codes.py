@@ -96,7 +96,7 @@ _FABRIC_MEANING = (
 _STOPS = re.compile(
     r"fatal error\.\s{2}\S|amrex::(?:Abort|Error)::\d{1,8}::\s?\S|\[file \S{1,200}, line \d{1,6}\]: Error : \S|Error {1,4}\(ORCA_\w{1,30}\): (?!\.\.\.)\S|"
     r"Error at (?:Node \d{1,6}|host): (?!floating point)\S|An error occurred in (?:line <|file <)|lib-\d{3,5} : (?:UNRECOVERABLE|FATAL)\b|: (?:[a-z]\w{0,40}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception): \S|"
-    r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S|FINISH PE:\s{1,6}\d{1,8} [a-z]\w{1,60}(?:::?\w{1,60}){0,3}: \S"
+    r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S|FINISH PE:\s{1,6}\d{1,8} (?!.*\b(?i:done|finished|success\w{0,5}|normal(?:ly)?|completed?|status 0)\b)[a-z]\w{1,60}(?:::?\w{1,60}){0,3}: \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"

@@ -554,3 +554,23 @@ def test_an_error_that_may_be_the_machines_is_not_surely_the_programs(make, line
     made = unwatched(make, line_of(make, "program_error", line, **detail), nodes=("n2",))
     assert (made.cause, made.confidence) == ("user_error", confidence)
     assert made.next_step.startswith(step)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault", "cause"),
+    [
+        ("watch: FATAL: GPU 3 on n2 is in HW thermal slowdown, ending the job", {"kind": "thermal", "code": "critical"}, "thermal_power"),
+        ("watch: FATAL: GPU 3 on n2 is in HW thermal slowdown, ending the job", {"kind": "ib_link", "code": "down", "device": "mlx5_0"}, "user_error"),
+        ("MPIDI_OFI fi_getinfo() failed: No data available", {"kind": "ib_link", "code": "down", "device": "mlx5_0"}, "ib_link"),
+        ("MPIDI_OFI fi_getinfo() failed: No data available", {"kind": "power", "code": "supply_failure"}, "user_error"),
+        ("MPIDI_OFI fi_getinfo() failed: No data available", {"kind": "disk", "code": "nvme_reset", "device": "nvme0"}, "user_error"),
+        ("solve: error: nobody knows what it lacks", {"kind": "thermal", "code": "critical"}, "user_error"),
+    ],
+)  # fmt: skip
+def test_only_a_fault_of_the_part_that_an_undecided_error_names_explains_it(make, line, fault, cause):
+    """Where the fault is of another part, the program's error is no surer for that."""
+    domains = ["user_program", "system_software", "hardware"]
+    error = make.finding("program_error", message=line, detail={"role": "root", "domains": domains, "first_cause": True})  # fmt: skip
+    made = make.judge(make.event(30, **fault), error)
+    assert made.cause == cause
+    assert cause != "user_error" or made.confidence is C.POSSIBLE

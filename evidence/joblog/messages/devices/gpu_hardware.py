@@ -13,12 +13,13 @@ _NAMED = re.compile(
     r"uncorrectable (?:ECC|NVLink) error (?:encountered|detected)|\b(?:cuda|hip)Error(?:ECC(?:Uncorrectable|NotCorrectable)|NvlinkUncorrectable)\b"
     r"|\bCUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE\b"
 )
+_STATE = r"(?:thermal (?:slow-?down|shut-?down|throttl\w{1,3}|violation)|power[ -]brake|over-?heat\w{0,3})"
 _ENDED_FOR = re.compile(
-    r"(?!.*\b(?:no|not|never|without)\b)(?=.*\bGPUs?\b)(?=.*\b(?:thermal (?:slow-?down|shut-?down|throttl\w{1,3}|violation)|power[ -]brake|over-?heat\w{0,3})\b)"
+    rf"(?!.*\b(?:no|not|never|without|or|if|unknown|unsupported|invalid|actions?|options?|polic\w{{1,3}})\b)(?=.*\b(?:GPU #?\d{{1,3}}\b.{{0,60}}\b{_STATE}|{_STATE} (?:on|of|at) GPU #?\d{{1,3}})\b)"
     r".*\b(?:end|stopp|abort|kill|terminat|cancell?)ing (?:the |this )?(?:job|run|training|step)\b",
     re.IGNORECASE,
 )
-"""The job's own watcher says for which state of a GPU it ends the job."""
+"""The job's own watcher says for which state of which GPU it ends the job."""
 _BEHIND = 160
 _PROGRAMS = frozenset({"program_error", "python_exception", "import_error"})
 
