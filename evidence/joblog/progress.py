@@ -17,7 +17,9 @@ LOOK_BACK_LINES = 40
 """Lines before an error; they show which lines report progress and in which order they reach the log."""
 _MAX_CHARS = 600
 _MAX_TRACKS = 64
-_DIGIT, _MEASURED = re.compile(r"\d"), re.compile(r"\d\.\d")
+_DIGIT = re.compile(r"\d")
+_PLAIN = re.compile(r"(?!.*(?:\d\.\d|\b(?:finished|done|completed?|ended|saved|written|processed|ok)\b))", re.IGNORECASE)
+"""Neither a measured value nor a word that the unit is over."""
 _DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d(?:[T ]\d\d:\d\d:\d\d\S{0,12})?|\d\d[-/]\d\d[-/]\d{2,4}|\b\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
 )
@@ -210,7 +212,7 @@ class LogProgress:
         self._headed = False
         """Whether the last line was one that goes on, such as a heading of the next unit."""
         self._announced = False
-        """Whether it was a step without a measured value, which may only announce the unit to come."""
+        """Whether it was a step without a result, which may only announce the unit to come. Only an error in the program's own words shows that: one of a known kind may have been caught."""
         self.steps = 0
         """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
@@ -244,7 +246,8 @@ class LogProgress:
     def failed(self, finding: grammar.JobFinding) -> None:
         """Another error came: what was begun before it proves nothing, nor does the heading right above it."""
         self.units.failed(finding)
-        if finding.role is not grammar.LineRole.OBSERVATION:
+        in_words = finding.kind == "program_error" and finding.domains == grammar.USER
+        if finding.role is not grammar.LineRole.OBSERVATION and (in_words or not self._announced):
             self._unit_failed()
 
     def _unit_failed(self) -> None:
@@ -276,7 +279,7 @@ class LogProgress:
         if last is not None and now <= last:
             return False
         self.steps += 1
-        self._headed = self._announced = not live and _MEASURED.search(_DATE.sub(" ", text)) is None
+        self._headed = self._announced = not live and _PLAIN.match(_DATE.sub(" ", text)) is not None
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
             # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED
