@@ -191,10 +191,10 @@ class GrowingLines:
 
 
 class LogProgress:
-    """Counts lines that advanced since an error; `before`: the lines before it, oldest first; `lasts`: no other unit's good end counts."""
+    """Counts lines that advanced since an error; `before`: the lines before it, oldest first; `needed`: so many further units that end well."""
 
-    def __init__(self, before: Iterable[str] = (), error: str = "", *, lasts: bool = False) -> None:
-        before, self._lasts = tuple(before), lasts
+    def __init__(self, before: Iterable[str] = (), error: str = "", needed: float = 0) -> None:
+        before, self._needed = tuple(before), needed
         self.units, self._programs = units.Units(before, error), units.NamedPrograms(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
@@ -262,7 +262,7 @@ class LogProgress:
         self._headed = self._headed and not text.strip()
         if self._programs.is_other(text):
             return False
-        if (self.units.went_on(text) and not self._lasts) or _TRAINED.search(text):
+        if (self.units.went_on(text) and self.units.begun >= self._needed) or _TRAINED.search(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
