@@ -112,10 +112,13 @@ _GAVE_UP = re.compile(
     re.IGNORECASE,
 )
 """The last attempt failed, too."""
-_TEST_BEGINS, _TEST_RIGHT = re.compile(r"# nThread \d"), re.compile(r"# Out of bounds values : 0 OK$")
-"""A test of nccl-tests begins; all of its collectives ended, with the right values, in spite of what NCCL had warned of."""
-_FAULT = re.compile(r"\b(?:Cuda failure|NET/IB|NVLS|IB\b|ECC|NVLink|Xid)", re.IGNORECASE)
-"""A part of the machine that NCCL names in such a warning may be broken all the same."""
+_TEST_BEGINS, _TEST_RIGHT = (
+    re.compile(r"# nThread \d|.{0,80}\bTest (?:NCCL|CUDA) failure\b"),
+    re.compile(r"# Out of bounds values : 0 OK$"),
+)
+"""A test of nccl-tests begins or fails; all of its collectives ended, with the right values, without what NCCL had not found."""
+_ABSENT = re.compile(r" NCCL WARN .{1,200}(?:Not Found|Not Supported)$")
+"""Any other warning may be of a part of the machine that failed. Pairs of nodes are tested side by side, and the right values are another pair's."""
 _RESTARTS = re.compile(
     r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
@@ -233,7 +236,7 @@ class Units:
         """Prompts that R has yet to show; None in any other output."""
         self._exited = self.ended = False
         """Whether a bad end was reported; whether the shell traced its next command right below the error."""
-        self._of_nccl = "NCCL WARN" in error and not _FAULT.search(error)
+        self._of_nccl = _ABSENT.search(error) is not None
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""

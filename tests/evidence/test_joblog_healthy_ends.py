@@ -322,6 +322,7 @@ def test_a_file_command_behind_an_exception_is_no_cause_in_its_place() -> None:
     assert [f.line for f in reader.read(lines) if f.first_cause] == [3]
 
 
+NCCL_WARNS = "n1:22:33 [0] misc/x.cc:7 NCCL WARN"
 WARNED_OF = "n1:22:33 [0] graph/xml.cc:7 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found"
 BROKEN = "n1:22:33 [0] init.cc:7 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'"
 TEST_BEGINS, TEST_RIGHT = "# nThread 1 nGpus 1 minBytes 8", "# Out of bounds values : 0 OK"
@@ -338,7 +339,13 @@ TASK_EXIT = "srun: error: n1: task 0: Exited with exit code 1"
         ([TEST_BEGINS, WARNED_OF, TASK_EXIT, TEST_RIGHT], 2),
         ([TEST_RIGHT, WARNED_OF], 2),
         ([TEST_BEGINS, BROKEN, TEST_RIGHT], 2),
-        ([TEST_BEGINS, WARNED_OF.replace("graph/xml.cc:7 NCCL WARN", "NCCL WARN NET/IB :"), TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF.replace("Not Found", "GPU is lost"), TEST_RIGHT], 2),
+        ([TEST_BEGINS, f"{NCCL_WARNS} NET/IB : Got completion from peer 10.2.0.4 with status=12 opcode=0 len=0 vendor err 129", TEST_RIGHT], 2),
+        ([TEST_BEGINS, f"{NCCL_WARNS} Call to ibv_modify_qp failed with error Connection timed out", TEST_RIGHT], 2),
+        ([TEST_BEGINS, f"{NCCL_WARNS} socketProgress: Call to recv from 10.2.0.4<4312> failed : Connection timed out", TEST_RIGHT], 2),
+        ([TEST_BEGINS, f"{NCCL_WARNS} NET/OFI Request 0x31 completed with error. RC: 5. Error: Input/output error", TEST_RIGHT], 2),
+        ([TEST_BEGINS, f"{NCCL_WARNS} HIP failure 'unspecified launch failure'", TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF, "n1: Test NCCL failure common.cu:31 'internal error'", TEST_RIGHT], 2),
     ],
 )
 def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: list[str], line: int) -> None:
