@@ -121,7 +121,6 @@ NO_POD = "error: resource(s) were asked for, but none was named"
             "no pod is left",
         ],
         [*DONE, NO_POD, "removed the scratch directory"],
-        ["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"],
         [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: trouble resolved after 7 s"],
         [*DONE, f"(Press pid=81) {TERM}", "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait"],
     ],
@@ -147,7 +146,9 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
             3,
         ),
         (["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed."], 2),
-        (["step 40 loss 0.1", "ERROR: cannot write the must (during shutdown)"], 2),
+        (["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"], 2),
+        (["step 40/99", "ERROR: node n4 unreachable (exiting)"], 2),
+        (["step 40/99", "ERROR: link of GPU 4 closed (shutdown)"], 2),
         (
             [
                 "RuntimeError: CUDA error: uncorrectable ECC error encountered",
