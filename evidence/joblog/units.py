@@ -112,11 +112,8 @@ _GAVE_UP = re.compile(
     re.IGNORECASE,
 )
 """The last attempt failed, too."""
-_TEST_BEGINS, _TEST_RIGHT = (
-    re.compile(r"# nThread \d|.{0,80}\bTest (?:NCCL|CUDA) failure\b"),
-    re.compile(r"# Out of bounds values : 0 OK$"),
-)
-"""A test of nccl-tests begins or fails; all of its collectives ended, with the right values, without what NCCL had not found."""
+_TEST_BEGINS, _TEST_RIGHT = re.compile(r"# nThread \d"), re.compile(r"# Out of bounds values : 0 OK$")
+"""A test of nccl-tests begins; all of its collectives ended, with the right values, without what NCCL had not found."""
 _ABSENT = re.compile(r" NCCL WARN .{1,200}(?:Not Found|Not Supported)$")
 """Any other warning may be of a part of the machine that failed. Pairs of nodes are tested side by side, and the right values are another pair's."""
 _RESTARTS = re.compile(
@@ -251,6 +248,7 @@ class Units:
         """Another error came: what was begun before it proves nothing."""
         if finding.role is not grammar.LineRole.OBSERVATION:
             self.begun = self._lines = 0
+            self._of_nccl = self._of_nccl and _ABSENT.search(finding.message) is not None
             self._parts.failed()
         if finding.role is grammar.LineRole.EXIT:
             # What a script leaves out after that is a consequence.

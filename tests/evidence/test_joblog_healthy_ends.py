@@ -334,6 +334,7 @@ TASK_EXIT = "srun: error: n1: task 0: Exited with exit code 1"
     [
         ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2", TEST_RIGHT], 0),
         ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2"], 2),
+        ([TEST_BEGINS, WARNED_OF, WARNED_OF, TEST_RIGHT], 0),
         ([TEST_BEGINS, WARNED_OF, TEST_BEGINS, TEST_RIGHT], 2),
         ([TEST_BEGINS, WARNED_OF, TEST_RIGHT, TASK_EXIT], 2),
         ([TEST_BEGINS, WARNED_OF, TASK_EXIT, TEST_RIGHT], 2),
