@@ -355,22 +355,37 @@ def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: 
 
 
 @pytest.mark.parametrize(
-    ("line", "is_cause"),
+    "line",
     [
-        (
-            "WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1., running eager",
-            False,
-        ),
-        ("the helper exited with code 3 (ignored)", False),
-        ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1.", True),
-        ("press exited with code 3, running 4 others", True),
-        ("press exited with code 3, retrying", True),
-        ("press exited with code 137, continuing", True),
+        "press.py exited with code 3, falling back to nothing",
+        "mpiexec: process 3 exited with code 3, ignored",
+        "press failed with exit code 3, using older vines instead is impossible",
     ],
 )
-def test_a_program_does_without_the_one_that_it_ran(line: str, *, is_cause: bool) -> None:
-    """Its own words say so; a death by a signal, or another try, may be the end."""
-    assert any(f.first_cause for f in reader.read(["reading vines", line])) == is_cause
+def test_a_bad_exit_counts_whatever_its_own_line_adds(line: str) -> None:
+    """Only later work shows that the program does without it."""
+    assert [f.line for f in reader.read(["epoch 1/3", line]) if f.first_cause] == [2]
+    assert [f.line for f in reader.read([line, "RuntimeError: no vines"]) if f.first_cause] == [2]
+
+
+NANNY = "distributed.nanny - {} - Worker process 4312 was killed by unknown signal"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["must pressed", "Training complete", "saved must to a.pt", NANNY.format("INFO")], 0),
+        (["step 1 loss 2.0", NANNY.format("WARNING"), "distributed.nanny - WARNING - Restarting worker", *(f"step {n} loss 1.{n}" for n in (2, 3, 4))], 0),
+        ([NANNY.format("WARNING"), "distributed.nanny - INFO - Starting worker", *(f"step {n}/3 done" for n in (1, 2, 3)), "bye"], 0),
+        ([NANNY.format("WARNING"), "distributed.nanny - INFO - Starting worker", "bye"], 1),
+        (["step 1/3 done", NANNY.format("WARNING"), NANNY.format("WARNING")], 2),
+        (["test_kill ... press process was killed by unknown signal ... ok", "5 passed in 3 s"], 0),
+        (["test_kill ... process was killed by unknown signal"], 0),
+    ],
+)  # fmt: skip
+def test_dask_outlives_a_worker_that_ended(lines: list[str], line: int) -> None:
+    """Its nannies say so of each worker, also when the work is over."""
+    assert [f.line for f in reader.read(lines) if f.first_cause] == ([line] if line else [])
 
 
 def test_a_part_that_has_again_what_it_lacked_is_no_cause() -> None:
