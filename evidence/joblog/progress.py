@@ -15,11 +15,10 @@ from probing_cluster.evidence.joblog import grammar, units
 
 LOOK_BACK_LINES = 40
 """Lines before an error; they show which lines report progress and in which order they reach the log."""
-_MAX_CHARS = 600
-_MAX_TRACKS = 64
+_MAX_CHARS, _MAX_TRACKS = 600, 64
 _DIGIT = re.compile(r"\d")
-_PLAIN = re.compile(r"(?!.*(?:\d\.\d|\b(?:finished|done|completed?|ended|saved|written|processed|ok)\b))", re.IGNORECASE)
-"""Neither a measured value nor a word that the unit is over."""
+_PLAIN = re.compile(r"(?!.*(?:\d\.\d|\b(?:finished|done|completed?|ended|saved|written)\b))", re.IGNORECASE)
+"""No measured value, no word that the unit is over."""
 _DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d(?:[T ]\d\d:\d\d:\d\d\S{0,12})?|\d\d[-/]\d\d[-/]\d{2,4}|\b\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
 )
@@ -246,12 +245,11 @@ class LogProgress:
     def failed(self, finding: grammar.JobFinding) -> None:
         """Another error came: what was begun before it proves nothing, nor does the heading right above it."""
         self.units.failed(finding)
-        in_words = finding.kind == "program_error" and finding.domains == grammar.USER
-        if finding.role is not grammar.LineRole.OBSERVATION and (in_words or not self._announced):
-            self._unit_failed()
+        if finding.role is not grammar.LineRole.OBSERVATION:
+            self._unit_failed(counts=finding.kind == "program_error" or not self._announced)
 
-    def _unit_failed(self) -> None:
-        if self._headed:
+    def _unit_failed(self, *, counts: bool = True) -> None:
+        if self._headed and counts:
             self.live, self.steps = self.live - 1, self.steps - 1
         self._headed = False
 
@@ -326,8 +324,7 @@ def reports_success(text: str) -> bool:
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:|\bfairseq_cli\.train \| done training in \d")
 """What the trainers of transformers and fairseq write once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
-_LOOP_ENDED = 3
-_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted", "slurm_node_fail"})
+_LOOP_ENDED, _REQUEUES = 3, frozenset({"slurm_requeued", "slurm_preempted", "slurm_node_fail"})
 
 
 def is_of_script(text: str) -> bool:

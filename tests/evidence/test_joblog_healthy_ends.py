@@ -341,10 +341,38 @@ TASK_EXIT = "srun: error: n1: task 0: Exited with exit code 1"
         ([TEST_RIGHT, WARNED_OF], 2),
         ([TEST_BEGINS, BROKEN, TEST_RIGHT], 2),
         ([TEST_BEGINS, WARNED_OF.replace("Not Found", "GPU is lost"), TEST_RIGHT], 2),
-        ([TEST_BEGINS, f"{NCCL_WARNS} NET/IB : Got completion from peer 10.2.0.4 with status=12 opcode=0 len=0 vendor err 129", TEST_RIGHT], 2),
-        ([TEST_BEGINS, f"{NCCL_WARNS} Call to ibv_modify_qp failed with error Connection timed out", TEST_RIGHT], 2),
-        ([TEST_BEGINS, f"{NCCL_WARNS} socketProgress: Call to recv from 10.2.0.4<4312> failed : Connection timed out", TEST_RIGHT], 2),
-        ([TEST_BEGINS, f"{NCCL_WARNS} NET/OFI Request 0x31 completed with error. RC: 5. Error: Input/output error", TEST_RIGHT], 2),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} NET/IB : Got completion from peer 10.2.0.4 with status=12 opcode=0 len=0 vendor err 129",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} Call to ibv_modify_qp failed with error Connection timed out",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} socketProgress: Call to recv from 10.2.0.4<4312> failed : Connection timed out",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} NET/OFI Request 0x31 completed with error. RC: 5. Error: Input/output error",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
         ([TEST_BEGINS, f"{NCCL_WARNS} HIP failure 'unspecified launch failure'", TEST_RIGHT], 2),
         ([TEST_BEGINS, WARNED_OF, "n1: Test NCCL failure common.cu:31 'internal error'", TEST_RIGHT], 2),
     ],

@@ -482,3 +482,5 @@ def test_dask_gives_up_a_task_whose_workers_it_had_ended_for_their_memory() -> N
     assert first([*ends, GIVEN_UP, *killed]) == 1
     assert first([ends[0], "worker 71 was lost", GIVEN_UP, *killed]) == 3, "one alone is no series"
     assert first([*ends, *(f"chunk {n}" for n in range(60)), GIVEN_UP, *killed]) == 64, "too far above"
+    crashes = [f"distributed.nanny - INFO - Worker process {pid} was killed by signal 7" for pid in (73, 74)]
+    assert first([*ends, *crashes, GIVEN_UP]) == 4, "its own workers crashed"

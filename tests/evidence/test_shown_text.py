@@ -102,7 +102,9 @@ def test_an_error_below_the_heading_of_an_older_log_may_be_another_runs(heading,
 BROKEN = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
 
-@pytest.mark.parametrize("output", [("  2: step 7", f"  6: {BROKEN}", " 12: step 8"), ("  step 7", f"  {BROKEN}")])
+@pytest.mark.parametrize(
+    "output", [("  2: step 7", f"  6: {BROKEN}", " 12: step 8"), ("  step 7", f"  {BROKEN}")]
+)
 def test_indented_lines_below_the_heading_of_an_empty_older_log_are_the_jobs_own(output):
     """srun's labels and Fortran's output begin with blanks."""
     lines = ["== tail of the previous log (slurm-8812.out):", *output]
