@@ -139,7 +139,7 @@ class CauseCandidates:
             if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
                 self.best, self.held[reason[0]] = reason
             self._forget(exited=reason is not None and finding.role is LineRole.EXIT)
-            self._progress = progress.LogProgress(self.recent, finding.message, lasts=lasting.lasts(finding))
+            self._progress = progress.LogProgress(self.recent, finding.message, lasting.units_needed(finding))
             self._entry = progress.entry(finding.message)
             self._judged = min(self._judged, self.best)
             for earlier in (f for f in self.held[self._judged : -1] if "survived" not in f.detail):

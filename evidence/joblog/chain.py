@@ -129,10 +129,7 @@ _OF_LOST_CHILD = re.compile(
     re.IGNORECASE,
 )
 """How a process fails that waits for another one, or works with what that did not return."""
-_CHILDS_HEAD = re.compile(
-    r"\bException in initializer:$|^Process [A-Z]\w{0,40}Process-\d{1,6}(?::\d{1,6}){0,4}:$"
-)
-"""What Python prints above the traceback that ends a child."""
+_IN_INITIALIZER = re.compile(r"\bException in initializer:$")
 
 
 def is_inside(text: str) -> bool:
@@ -215,7 +212,7 @@ class ExceptionChain:
             now.handler, now.outermost, now.own, now.below, now.code = now.outermost, None, None, 0, ""
         now = self._of[record.rank] = now or _Traceback()
         now.above, now.head = above, record.line
-        now.of_child = _CHILDS_HEAD.search(above) is not None
+        now.of_child = _IN_INITIALIZER.search(above) is not None
 
     def inside(self, record: Record) -> None:
         """A line of a traceback."""

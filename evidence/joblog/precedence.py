@@ -330,15 +330,15 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     """The earlier finding that explains `finding`: its index in `held`, and itself as a cause.
 
     PyTorch may have reported earlier why there is no GPU. TensorFlow may have reported that the device had no memory left for CUDA's library.
-    What Python ignored is all that is known of a bad exit right below it. Dask gives up a task whose workers died; it had ended them for their memory.
+    What Python ignored is all that is known of a bad exit right below it. Dask gives up a task whose workers died: they crashed, or it had ended them for their memory.
     """
     no_gpu = finding.kind == "python_exception" and (
         _NO_GPU.search(finding.message) or _WITHOUT_GPU.search(finding.message)
     )
     no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
     exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
-    ends = (f for f in held if f.kind == "host_oom_kill" and finding.line - f.line <= _TOP_LINES)
-    ended = list(ends) if _GIVEN_UP.search(finding.message) else []
+    near = [f for f in held if finding.line - f.line <= _TOP_LINES and _GIVEN_UP.search(finding.message)]
+    ended = [f for f in near if f.kind in CRASHES] or [f for f in near if f.kind == "host_oom_kill"]
     given_up = len(ended) >= _SEVERAL
     for i, earlier in enumerate(held if no_gpu or no_handle or exited or given_up else ()):
         behind = finding.line - earlier.line

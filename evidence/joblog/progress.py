@@ -15,9 +15,10 @@ from probing_cluster.evidence.joblog import grammar, units
 
 LOOK_BACK_LINES = 40
 """Lines before an error; they show which lines report progress and in which order they reach the log."""
-_MAX_CHARS = 600
-_MAX_TRACKS = 64
-_DIGIT, _MEASURED = re.compile(r"\d"), re.compile(r"\d\.\d")
+_MAX_CHARS, _MAX_TRACKS = 600, 64
+_DIGIT = re.compile(r"\d")
+_PLAIN = re.compile(r"(?!.*(?:\d\.\d|\b(?:finished|done|completed?|ended|saved|written)\b))", re.IGNORECASE)
+"""No measured value, no word that the unit is over."""
 _DATE = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d(?:[T ]\d\d:\d\d:\d\d\S{0,12})?|\d\d[-/]\d\d[-/]\d{2,4}|\b\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?\b"
 )
@@ -189,10 +190,10 @@ class GrowingLines:
 
 
 class LogProgress:
-    """Counts lines that advanced since an error; `before`: the lines before it, oldest first; `lasts`: no other unit's good end counts."""
+    """Counts lines that advanced since an error; `before`: the lines before it, oldest first; `needed`: so many further units that end well."""
 
-    def __init__(self, before: Iterable[str] = (), error: str = "", *, lasts: bool = False) -> None:
-        before, self._lasts = tuple(before), lasts
+    def __init__(self, before: Iterable[str] = (), error: str = "", needed: float = 0) -> None:
+        before, self._needed = tuple(before), needed
         self.units, self._programs = units.Units(before, error), units.NamedPrograms(before, error)
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
@@ -210,7 +211,7 @@ class LogProgress:
         self._headed = False
         """Whether the last line was one that goes on, such as a heading of the next unit."""
         self._announced = False
-        """Whether it was a step without a measured value, which may only announce the unit to come."""
+        """Whether it was a step without a result, which may only announce the unit to come. Only an error in the program's own words shows that: one of a known kind may have been caught."""
         self.steps = 0
         """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
@@ -245,10 +246,10 @@ class LogProgress:
         """Another error came: what was begun before it proves nothing, nor does the heading right above it."""
         self.units.failed(finding)
         if finding.role is not grammar.LineRole.OBSERVATION:
-            self._unit_failed()
+            self._unit_failed(counts=finding.kind == "program_error" or not self._announced)
 
-    def _unit_failed(self) -> None:
-        if self._headed:
+    def _unit_failed(self, *, counts: bool = True) -> None:
+        if self._headed and counts:
             self.live, self.steps = self.live - 1, self.steps - 1
         self._headed = False
 
@@ -259,7 +260,7 @@ class LogProgress:
         self._headed = self._headed and not text.strip()
         if self._programs.is_other(text):
             return False
-        if (self.units.went_on(text) and not self._lasts) or _TRAINED.search(text):
+        if (self.units.went_on(text) and self.units.begun >= self._needed) or _TRAINED.search(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
@@ -276,7 +277,7 @@ class LogProgress:
         if last is not None and now <= last:
             return False
         self.steps += 1
-        self._headed = self._announced = not live and _MEASURED.search(_DATE.sub(" ", text)) is None
+        self._headed = self._announced = not live and _PLAIN.match(_DATE.sub(" ", text)) is not None
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
             # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED
@@ -323,8 +324,7 @@ def reports_success(text: str) -> bool:
 _TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:|\bfairseq_cli\.train \| done training in \d")
 """What the trainers of transformers and fairseq write once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
-_LOOP_ENDED = 3
-_REQUEUES = frozenset({"slurm_requeued", "slurm_preempted", "slurm_node_fail"})
+_LOOP_ENDED, _REQUEUES = 3, frozenset({"slurm_requeued", "slurm_preempted", "slurm_node_fail"})
 
 
 def is_of_script(text: str) -> bool:

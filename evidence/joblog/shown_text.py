@@ -39,8 +39,6 @@ _OTHERS_LOG = re.compile(
     r"\s{0,8}\+{1,8} (?:tail(?!.{0,200}\s(?:-\w{0,8}[fF]\b|--follow))|cat|head|grep) .{0,300}\d{4,12}[\w.-]{0,40}\.(?:out|err|log|txt)\b"
 )
 """A shell's trace of a command that prints a file named after a job's number. It is another job's: a job has no need to print its own output."""
-_JOBS_FILE = re.compile(r"\d{4,12}[\w.-]{0,40}\.(?:out|err|log|txt)\b")
-"""The same in a heading. Without it, the last output may be that of the job's own process."""
 _TRACED = re.compile(r"\s{0,8}\+{1,8} \S")
 _QUESTION = re.compile(r"\s{0,4}#{2,6} ?(?:input|instruction|prompt|question|context)s?:\s*$", re.IGNORECASE)
 _QUESTION_LINES = 12
@@ -130,9 +128,6 @@ class HereDocument:
         if "[" in text[:_SAMPLE_CHARS] and (sample := _SAMPLE.match(text)) and sample["opens"]:
             self._open(line, "sample", _SAMPLE_LINES)
             return True
-        if _JOBS_FILE.search(text) and heads_older_log(text):
-            self._open(line, "older")
-            return False
         if "+ " in text and _OTHERS_LOG.match(text):
             self._open(line, "log")
             return False
@@ -196,7 +191,6 @@ _OVER: dict[str, Callable[[str], bool]] = {
     "example": lambda text: _is_of_run(text),
     "sample": lambda text: _ends_sample(labels.bare(0, text).text),
     "commit": lambda text: _COMMIT_LINE.match(text) is None,
-    "older": lambda text: not text.startswith("  "),
     "turn": lambda text: _CLOSING_QUOTE.fullmatch(text.strip()) is not None,
 }
 """How texts without an end marker of their own end; a here-document's marker stands in the script."""
@@ -373,12 +367,6 @@ _NEXT_PART = re.compile(
 )
 
 
-def heads_older_log(text: str) -> bool:
-    """Whether an earlier run's log may stand below the line."""
-    old = _OLD_WORD.search(text)
-    return bool(old and _OLDER_LOG.match(text) and not _WORKS_ON_OLD.match(text, 0, old.start()))
-
-
 class OlderLog:
     """An earlier run's log below its heading. Nothing marks its last line, so the job's own words may follow unnoticed."""
 
@@ -387,7 +375,8 @@ class OlderLog:
 
     def read(self, line: int, text: str) -> None:
         """A line of the log, in order."""
-        if heads_older_log(text):
+        old = _OLD_WORD.search(text)
+        if old and _OLDER_LOG.match(text) and not _WORKS_ON_OLD.match(text, 0, old.start()):
             self._began = line
         elif self._began and _NEXT_PART.match(text):
             self._began = 0

@@ -26,11 +26,6 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 """How processes lose each other in words that no kind has; not what one of them still had to do."""
-_WHILE_ENDING = re.compile(
-    r"\((?:(?:during|at|on|while) )?(?:the )?(?:shut(?:ting)?[ -]?down|exit(?:ing)?|tear[ -]?down)\)\W*$",
-    re.IGNORECASE,
-)
-"""The program itself says that it was about to end."""
 _CLEANS = re.compile(
     r"\b(?:clean(?:ing|ed)?[ -]?up|delet(?:ed|ing)|remov(?:ed|ing)|tear(?:ing)? ?down|prun(?:ed|ing))\b",
     re.IGNORECASE,
@@ -61,7 +56,7 @@ def after_work(finding: JobFinding, before: Sequence[str]) -> JobFinding:
     lost = lost or (finding.pid is not None and _HANDLER.match(finding.message) is not None)
     if not lost and not stated:
         return finding
-    if lost and (_noted(before) or (stated and _WHILE_ENDING.search(finding.message))):
+    if lost and _noted(before):
         return replace(finding, detail={**finding.detail, "after_work": True})
     before = _above(finding, before)
     over, behind = work_over.state(before)

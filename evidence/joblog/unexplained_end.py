@@ -12,7 +12,7 @@ from probing_cluster.core import digits, sanitize, vocabulary
 from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, labels, precedence, progress, teardown
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
-from probing_cluster.evidence.joblog.last_errors import closing, links, sentences, work_over
+from probing_cluster.evidence.joblog.last_errors import closing, links, sentences
 from probing_cluster.evidence.joblog.messages.communication import coordination
 from probing_cluster.evidence.joblog.messages.devices import kernel_lines
 
@@ -231,17 +231,18 @@ def _n_alike(best: JobFinding, held: Sequence[JobFinding]) -> int:
 
 
 def thread_outlived(best: JobFinding, held: Sequence[JobFinding], lines: Sequence[str]) -> bool:
-    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread, or that nothing lacks after a child lost it.
+    """Whether the program reports in `lines`, those behind `best`, that its work ended well after the exception of a thread.
 
     What Slurm ended did not end well. A batch script's farewell and the report of another rank prove nothing.
     """
-    lost = best.detail.get("child") is True and best.kind in teardown.LOSSES
-    is_ended = any(f.role is LineRole.END and f.line > best.line for f in held)
-    if is_ended or not (lost or best.detail.get("thread")):
+    if not best.detail.get("thread") or any(f.role is LineRole.END and f.line > best.line for f in held):
         return False
-    is_well = work_over.is_whole if lost else progress.reports_success
-    records = (labels.bare(0, line) for line in lines)
-    return any(record.rank in (None, best.rank) and is_well(record.text) for record in records)
+    for line in lines:
+        record = labels.bare(0, line)
+        of_another = record.rank not in (None, best.rank)
+        if not of_another and progress.reports_success(record.text):
+            return True
+    return False
 
 
 def followed(finding: JobFinding, held: Sequence[JobFinding]) -> int | None:

@@ -113,11 +113,11 @@ _GAVE_UP = re.compile(
 )
 """The last attempt failed, too."""
 _TEST_BEGINS, _TEST_RIGHT = re.compile(r"# nThread \d"), re.compile(r"# Out of bounds values : 0 OK$")
-"""A test of nccl-tests begins; all of its collectives ended, with the right values, in spite of what NCCL had warned of."""
-_FAULT = re.compile(r"\b(?:Cuda failure|NET/IB|NVLS|IB\b|ECC|NVLink|Xid)", re.IGNORECASE)
-"""A part of the machine that NCCL names in such a warning may be broken all the same."""
+"""A test of nccl-tests begins; all of its collectives ended, with the right values, without what NCCL had not found."""
+_ABSENT = re.compile(r" NCCL WARN .{1,200}(?:Not Found|Not Supported)$")
+"""Any other warning may be of a part of the machine that failed. Pairs of nodes are tested side by side, and the right values are another pair's."""
 _RESTARTS = re.compile(
-    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
+    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4})|nanny - INFO - Starting worker)\b",
     re.IGNORECASE,
 )
 _LATER = re.compile(
@@ -231,7 +231,7 @@ class Units:
         self._prompts = -_MORE_PROMPTS if self._of_r or any(map(_COMMAND.match, before)) else None
         """Prompts that R has yet to show; None in any other output."""
         self._exited = False
-        self._of_nccl = "NCCL WARN" in error and not _FAULT.search(error)
+        self._of_nccl = _ABSENT.search(error) is not None
         self._lines = 0
         self.begun = 0
         """Units that began after the last error."""
@@ -246,6 +246,7 @@ class Units:
         """Another error came: what was begun before it proves nothing."""
         if finding.role is not grammar.LineRole.OBSERVATION:
             self.begun = self._lines = 0
+            self._of_nccl = self._of_nccl and _ABSENT.search(finding.message) is not None
             self._parts.failed()
         if finding.role is grammar.LineRole.EXIT:
             # What a script leaves out after that is a consequence.

@@ -323,6 +323,7 @@ def test_a_file_command_behind_an_exception_is_no_cause_in_its_place() -> None:
     assert [f.line for f in reader.read(lines) if f.first_cause] == [3]
 
 
+NCCL_WARNS = "n1:22:33 [0] misc/x.cc:7 NCCL WARN"
 WARNED_OF = "n1:22:33 [0] graph/xml.cc:7 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: Not Found"
 BROKEN = "n1:22:33 [0] init.cc:7 NCCL WARN Cuda failure 'uncorrectable ECC error encountered'"
 TEST_BEGINS, TEST_RIGHT = "# nThread 1 nGpus 1 minBytes 8", "# Out of bounds values : 0 OK"
@@ -334,12 +335,47 @@ TASK_EXIT = "srun: error: n1: task 0: Exited with exit code 1"
     [
         ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2", TEST_RIGHT], 0),
         ([TEST_BEGINS, WARNED_OF, "   8   2   float   sum   -1   31.2"], 2),
+        ([TEST_BEGINS, WARNED_OF, WARNED_OF, TEST_RIGHT], 0),
         ([TEST_BEGINS, WARNED_OF, TEST_BEGINS, TEST_RIGHT], 2),
         ([TEST_BEGINS, WARNED_OF, TEST_RIGHT, TASK_EXIT], 2),
         ([TEST_BEGINS, WARNED_OF, TASK_EXIT, TEST_RIGHT], 2),
         ([TEST_RIGHT, WARNED_OF], 2),
         ([TEST_BEGINS, BROKEN, TEST_RIGHT], 2),
-        ([TEST_BEGINS, WARNED_OF.replace("graph/xml.cc:7 NCCL WARN", "NCCL WARN NET/IB :"), TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF.replace("Not Found", "GPU is lost"), TEST_RIGHT], 2),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} NET/IB : Got completion from peer 10.2.0.4 with status=12 opcode=0 len=0 vendor err 129",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} Call to ibv_modify_qp failed with error Connection timed out",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} socketProgress: Call to recv from 10.2.0.4<4312> failed : Connection timed out",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        (
+            [
+                TEST_BEGINS,
+                f"{NCCL_WARNS} NET/OFI Request 0x31 completed with error. RC: 5. Error: Input/output error",
+                TEST_RIGHT,
+            ],
+            2,
+        ),
+        ([TEST_BEGINS, f"{NCCL_WARNS} HIP failure 'unspecified launch failure'", TEST_RIGHT], 2),
+        ([TEST_BEGINS, WARNED_OF, "n1: Test NCCL failure common.cu:31 'internal error'", TEST_RIGHT], 2),
     ],
 )
 def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: list[str], line: int) -> None:
@@ -348,22 +384,37 @@ def test_a_test_of_nccl_with_right_values_did_without_what_was_not_found(lines: 
 
 
 @pytest.mark.parametrize(
-    ("line", "is_cause"),
+    "line",
     [
-        (
-            "WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1., running eager",
-            False,
-        ),
-        ("the helper exited with code 3 (ignored)", False),
-        ("WARNING: press failed: Command '['cc', 'a.c']' returned non-zero exit status 1.", True),
-        ("press exited with code 3, running 4 others", True),
-        ("press exited with code 3, retrying", True),
-        ("press exited with code 137, continuing", True),
+        "press.py exited with code 3, falling back to nothing",
+        "mpiexec: process 3 exited with code 3, ignored",
+        "press failed with exit code 3, using older vines instead is impossible",
     ],
 )
-def test_a_program_does_without_the_one_that_it_ran(line: str, *, is_cause: bool) -> None:
-    """Its own words say so; a death by a signal, or another try, may be the end."""
-    assert any(f.first_cause for f in reader.read(["reading vines", line])) == is_cause
+def test_a_bad_exit_counts_whatever_its_own_line_adds(line: str) -> None:
+    """Only later work shows that the program does without it."""
+    assert [f.line for f in reader.read(["epoch 1/3", line]) if f.first_cause] == [2]
+    assert [f.line for f in reader.read([line, "RuntimeError: no vines"]) if f.first_cause] == [2]
+
+
+NANNY = "distributed.nanny - {} - Worker process 4312 was killed by unknown signal"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["must pressed", "Training complete", "saved must to a.pt", NANNY.format("INFO")], 0),
+        (["step 1 loss 2.0", NANNY.format("WARNING"), "distributed.nanny - WARNING - Restarting worker", *(f"step {n} loss 1.{n}" for n in (2, 3, 4))], 0),
+        ([NANNY.format("WARNING"), "distributed.nanny - INFO - Starting worker", *(f"step {n}/3 done" for n in (1, 2, 3)), "bye"], 0),
+        ([NANNY.format("WARNING"), "distributed.nanny - INFO - Starting worker", "bye"], 1),
+        (["step 1/3 done", NANNY.format("WARNING"), NANNY.format("WARNING")], 2),
+        (["test_kill ... press process was killed by unknown signal ... ok", "5 passed in 3 s"], 0),
+        (["test_kill ... process was killed by unknown signal"], 0),
+    ],
+)  # fmt: skip
+def test_dask_outlives_a_worker_that_ended(lines: list[str], line: int) -> None:
+    """Its nannies say so of each worker, also when the work is over."""
+    assert [f.line for f in reader.read(lines) if f.first_cause] == ([line] if line else [])
 
 
 def test_a_part_that_has_again_what_it_lacked_is_no_cause() -> None:

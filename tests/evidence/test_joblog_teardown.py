@@ -29,8 +29,8 @@ def loss(*, thread: bool = False) -> JobFinding:
         (["+ kill -0 4410"], False, False),
         (["+ kill 4410", "+ srun ./grow"], False, False),
         (["[########] | 100% Completed | 12m"], True, True),
+        (["INFO:__main__:Done."], False, False),  # perhaps with a part
         (["2031-07-02 08:00:01,3 INFO train.py:7 finished, best 0.8 in epoch 7"], True, True),
-        (["2031-07-02 08:00:01,3 - INFO - __main__ - Finished"], True, True),
         (["2031-07-02 08:00:01,3 INFO store.py:7 finished in 7 s"], False, False),
         (["2031-07-02 08:00:01,3 INFO train.py:7 not finished, best 0.8"], False, False),
         (["2031-07-02 08:00:01,3 INFO train.py:7 finished", "step 41/80 loss 0.1"], False, False),
@@ -120,7 +120,6 @@ NO_POD = "error: resource(s) were asked for, but none was named"
             "no pod is left",
         ],
         [*DONE, NO_POD, "removed the scratch directory"],
-        ["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"],
         [*DONE, "keeper: ERROR Error keeping media/7.json: timed out", "keeper: trouble resolved after 7 s"],
         [*DONE, f"(Press pid=81) {TERM}", "(Press pid=81) PC: @     0x7f9  (unknown)  epoll_wait"],
     ],
@@ -146,7 +145,9 @@ def test_noise_beside_a_good_end_is_no_cause(lines: list[str]) -> None:
             3,
         ),
         (["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed."], 2),
-        (["step 40 loss 0.1", "ERROR: cannot write the must (during shutdown)"], 2),
+        (["step 40 loss 0.1", "[rank2] Must.recv failed: Connection was closed. (during shutdown)"], 2),
+        (["step 40/99", "ERROR: node n4 unreachable (exiting)"], 2),
+        (["step 40/99", "ERROR: link of GPU 4 closed (shutdown)"], 2),
         (
             [
                 "RuntimeError: CUDA error: uncorrectable ECC error encountered",

@@ -217,7 +217,7 @@ FIRST = [
     ('The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 3, "python_exception"),
     ('read failed: /lustre/must: Input/output error\nTraceback (most recent call last):\n  File "/a/xmp.py", line 3, in f\n    start(index)', 1, "io_error"),
     ("SystemError: (Fatal) DataLoader process (pid 4711) exited is killed by signal: Killed. (at /paddle/data_loader.cc:99)", 1, "dataloader_oom"),
-    ("distributed.nanny - WARNING - Worker process 4711 was killed by unknown signal\ndistributed.nanny - INFO - Failed to start worker process.  Restarting", 1, "process_crashed"),
+    ("distributed.nanny - WARNING - Worker process 4711 was killed by unknown signal\ndistributed.nanny - INFO - Failed to start worker process.  Restarting", 1, "peer_lost"),
     ('error: commlib error: got read error (closing "n7.example/shepherd_ijs/1")\nORTE has lost communication with its daemon located on node:', 1, "peer_lost"),
     # A pool's process is gone, or was ended for its memory: what its owner raises is no bug of its own.
     ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\nray.train.base_trainer.TrainingFailedError: The Ray Train run failed.", 3, "peer_lost"),

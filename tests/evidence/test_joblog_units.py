@@ -268,6 +268,23 @@ def test_no_other_units_good_end_mends_a_machine(fault: str) -> None:
     assert first([*lines[:4], "ValueError: negative width", *lines[5:]]) == 0
 
 
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/must/scratch'", 6),
+        ("OSError: [Errno 5] Input/output error: '/must/scratch'", 6),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", 2),
+    ],
+)
+def test_several_further_units_show_that_files_can_be_used_again(fault: str, line: int) -> None:
+    """A unit on another GPU shows nothing of the failed one."""
+    folds = [f"Fold {n} finished, score 0.7" for n in range(1, 5)]
+    died = "srun: error: n4: task 0: Segmentation fault (core dumped)"
+    assert first([folds[0], fault, *folds[1:], died]) == line
+    assert first([folds[0], fault, *folds[1:]]) == (2 if line == 2 else 0)
+    assert first([folds[0], fault, folds[1], died]) == 2, "one alone"
+
+
 def test_what_a_script_skips_after_a_bad_exit_is_a_consequence() -> None:
     """The script reports what it leaves out, and where its files are."""
     exited = "srun: error: n1: task 0: Exited with exit code 1"
@@ -428,6 +445,14 @@ def test_units_that_each_fail_at_once_are_no_progress() -> None:
     well = [f"| Running md {n} of 90  Thu Feb  8 05:02:4{n} 2024" for n in range(3, 8)]
     assert first([*begun, *failed, *well]) == 0, "these worked"
     assert first([*begun, *failed, *lacks[0], *well[1:]]) == 0, "only one of them failed"
+    caught = ["step 1 of 9 finished", "step 2 of 9 finished"]
+    for n in (3, 4, 5):
+        caught += ["RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", f"step {n} of 9 finished"]
+    caught.append("step 6 of 9 finished")
+    broken = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    assert first([*caught, broken]) == len(caught) + 1, "each unit was over when the next error came"
+    caught = [line.replace("step", "| Running md").replace(" finished", "") for line in caught]
+    assert first([*caught, broken]) == len(caught) + 1, "an error of a known kind may have been caught"
     measured = [[f"step {n} of 90, loss 0.5", "  Unit    5 Error on OPEN: aux.rst"] for n in range(3, 8)]
     assert (
         first(
@@ -452,3 +477,5 @@ def test_dask_gives_up_a_task_whose_workers_it_had_ended_for_their_memory() -> N
     assert first([*ends, GIVEN_UP, *killed]) == 1
     assert first([ends[0], "worker 71 was lost", GIVEN_UP, *killed]) == 3, "one alone is no series"
     assert first([*ends, *(f"chunk {n}" for n in range(60)), GIVEN_UP, *killed]) == 64, "too far above"
+    crashes = [f"distributed.nanny - INFO - Worker process {pid} was killed by signal 7" for pid in (73, 74)]
+    assert first([*ends, *crashes, GIVEN_UP]) == 4, "its own workers crashed"

@@ -338,6 +338,7 @@ def test_a_data_race_counts_at_the_end_of_the_log_only() -> None:
     assert message(race, "Segmentation fault (core dumped)") == "Segmentation fault (core dumped)"
 
 
+RAISED_BY_LAUNCHER = ["Traceback (most recent call last):", '  File "press.py", line 3, in <module>', "OSError: [Errno 5] Input/output error"]  # fmt: skip
 CHILD_LOST = [
     "Process SpawnProcess-7:",
     "Traceback (most recent call last):",
@@ -347,25 +348,15 @@ CHILD_LOST = [
 
 
 @pytest.mark.parametrize(
-    ("child", "below", "line"),
+    ("lines", "line"),
     [
-        (CHILD_LOST, ["31 of 31 bunches written to /must"], 0),
-        ([*CHILD_LOST[:2], '  File "/lib/python3.10/multiprocessing/process.py", line 8, in _bootstrap', *CHILD_LOST[2:]], ["saved 31 of 31 bunches to /must/31.h5"], 0),
-        (CHILD_LOST, ["30 of 31 bunches written to /must"], 4),
-        (CHILD_LOST, ["31 of 31 bunches read"], 4),
-        (CHILD_LOST, ["31 of 31 bunches failed"], 4),
-        (CHILD_LOST, ["7 of 7 bunches copied to /must"], 4),
-        (CHILD_LOST, ["bye"], 4),
-        (CHILD_LOST, ["31 of 31 bunches written to /must", "srun: error: n4: task 0: Exited with exit code 1"], 4),
-        (CHILD_LOST, ["31 of 31 bunches written to /must", "slurmstepd: error: *** JOB 31 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO NODE FAILURE ***"], 6),
-        (CHILD_LOST[1:], ["31 of 31 bunches written to /must"], 3),
-        ([*CHILD_LOST[:3], "ValueError: no grapes"], ["31 of 31 bunches written to /must"], 4),
-        ([*CHILD_LOST[:3], "OSError: [Errno 28] No space left on device"], ["31 of 31 bunches written to /must"], 4),
-        ([*CHILD_LOST[:3], "RuntimeError: CUDA error: uncorrectable ECC error encountered"], ["31 of 31 bunches written to /must"], 4),
+        (["step 10/80", *CHILD_LOST, "saved 4 of 4 shards to /must/step10"], 5),  # for the next run
+        ([*CHILD_LOST, "4 of 4 settings written to /must", "step 1/80", "step 2/80"], 4),
+        ([*CHILD_LOST, "3 of 3 shards converted", "waiting for shard 4 of node n2"], 4),
+        ([*CHILD_LOST[:3], "ValueError: no grapes", *RAISED_BY_LAUNCHER], 4),
     ],
-)  # fmt: skip
-def test_a_child_lost_a_program_whose_whole_work_is_done(
-    child: list[str], below: list[str], line: int
+)
+def test_a_sum_of_pieces_is_not_the_whole_work_of_a_program_that_lost_a_child(
+    lines: list[str], line: int
 ) -> None:
-    """All of so many pieces were made; a child's own error, or a machine's, is the cause all the same."""
-    assert [f.line for f in reader.read([*child, *below]) if f.first_cause] == ([line] if line else [])
+    assert [f.line for f in reader.read(lines) if f.first_cause] == [line]

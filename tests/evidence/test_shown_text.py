@@ -100,28 +100,16 @@ def test_an_error_below_the_heading_of_an_older_log_may_be_another_runs(heading,
     assert (found.message, found.detail.get("goes_on") is True) == ("KeyError: 'lr'", doubtful)
 
 
-OLDER = "== tail of the previous log (slurm-8812.out):"
-LOST = "slurmstepd: error: *** JOB 8812 ON n4 CANCELLED AT 2031-07-02T08:00:00 DUE TO NODE FAILURE ***"
 BROKEN = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
 
 @pytest.mark.parametrize(
-    ("lines", "line"),
-    [
-        ([OLDER, "    step 7", f"    {LOST}", "step 8"], 0),
-        ([OLDER, f"    {TRACE}", f"    {FRAME}", f"    {BROKEN}", "== end of it", "step 8"], 0),
-        ([OLDER, "    step 7", LOST], 3),
-        ([OLDER, "    step 7", TRACE, FRAME, BROKEN], 5),
-        ([OLDER, f"    {LOST}", "step 8", TRACE, FRAME, "KeyError: 'lr'"], 6),
-        (["copying the previous job's log (slurm-8812.out):", f"    {BROKEN}"], 2),
-        (["process 3 died, last output:", f"    {TRACE}", f"    {BROKEN}"], 3),
-        (["output of the previous attempt:", f"    {BROKEN}"], 2),
-        (["what the GPUs say:", f"    {BROKEN}"], 2),
-    ],
+    "output", [("  2: step 7", f"  6: {BROKEN}", " 12: step 8"), ("  step 7", f"  {BROKEN}")]
 )
-def test_the_indented_log_of_another_job_is_only_shown(lines, line):
-    """Its heading names the job's file. Without one it may be the job's own output; without blanks, Slurm's own report."""
-    assert [f.line for f in reader.read(lines) if f.first_cause] == ([line] if line else [])
+def test_indented_lines_below_the_heading_of_an_empty_older_log_are_the_jobs_own(output):
+    """srun's labels and Fortran's output begin with blanks."""
+    lines = ["== tail of the previous log (slurm-8812.out):", *output]
+    assert [f.line for f in reader.read(lines) if f.first_cause] == [3]
 
 
 def test_an_error_below_an_older_log_comes_before_it():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Reversible
 from itertools import islice
 
-from probing_cluster.evidence.joblog import grammar, labels, progress
+from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.last_errors import remedies
 
 _DOCUMENT = ("chunk ", "passage ", "document ", "page ", "section ")
@@ -18,7 +17,7 @@ TRIGGERS = (
     "illed: ",
     *(f"{frame} {what}" for frame in "-=#*" for what in _DOCUMENT),
 )
-_MAX_CHARS, _MAX_KEPT, _BLOCK_LINES, _FIELD_LINES, _STEPS = 200, 256, 200, 3, 3
+_MAX_CHARS, _MAX_KEPT, _BLOCK_LINES, _FIELD_LINES = 200, 256, 200, 3
 _OTHERS = 2
 """A harness judges at least so many; a single heading may be that of the job's own part."""
 _BAD = r"(?:failed|errors?|crashed|timed out|timeout|wrong answer|incorrect|rejected|unresolved|unsolved|(?:runtime|compil\w{1,5})[ _]error|(?:time|memory) limit exceeded)"
@@ -51,15 +50,6 @@ _DONE = re.compile(r"[ (\[]\d{1,9}/\d{1,9}[)\]]?(?: [a-z]{3,20})?$")
 """How many of them are done, in whatever words."""
 _OF_INSTANCE = re.compile(r"\[(?P<name>(?=[^\]]{0,60}[A-Za-z])(?=[^\]]{0,60}\d)[\w./-]{4,60})\] (?P<text>.*)")
 """A line of the test of one instance, which the harness marks with its name."""
-_FIELD = re.compile(r".{0,60}\b(?:output|stderr|traceback|log):$", re.IGNORECASE)
-"""The heading of what the test printed, which stands indented below."""
-_PROGRAM = re.compile(rf"\b(?:{_JUDGED}|task_id)[ :#=]", re.IGNORECASE)
-_ROW = re.compile(
-    rf"(?:[a-z]{{2,20}} ){{0,4}}(?:{_JUDGED}|task_id)[ :#=]{{1,3}}(?P<name>[\w./-]{{0,60}}\d[\w/-]{{0,20}})(?: (?:result|verdict|status|outcome))?: (?:(?P<bad>{_BAD})|{_GOOD})(?=$|[:,. (])",
-    re.IGNORECASE,
-)
-"""One of the programs and the verdict in one line, perhaps with the head of its traceback, or with that in a field of its own below."""
-_IN_FIELD = re.compile(r"(?:\([^()\n]{3,80}\) )?(?:stderr|error|output): Traceback \(")
 _SUM = re.compile(
     rf"(?:\w{{1,20}} )?{_JUDGED}s (?:with errors|unresolved|unsolved|failed|killed|incorrect|rejected): (?P<n>\d{{1,7}})$",
     re.IGNORECASE,
@@ -86,22 +76,14 @@ class Judged:
         """Line of the heading of the document that is open; 0 without one."""
         self._open = "", 0
         """The instance whose traceback is open, and the line of its head. The reader may have taken the name off the lines below."""
-        self._field = False
-        """Whether it stands indented below a heading."""
         self._instances: dict[str, list[tuple[int, int]]] = {}
         """First and last lines of the exceptions in the tests of instances, by the instances' names."""
-        self._row = "", 0
-        """The program whose traceback is open in its row, and the row's line."""
-        self._rows: deque[tuple[int | None, str, int, int]] = deque(maxlen=_MAX_KEPT)
-        """Ranks and programs with first and last lines of their exceptions, until the row of another one, or steps of the work, show that the harness went on."""
-        self._steps = 0
 
     def read(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """A line of the log, in order; yields first and last lines of errors that are not the job's."""
         yield from self._read_checked(line, text)
         yield from self._read_page(line, text)
         yield from self._read_instance(line, text)
-        yield from self._read_row(line, text)
         above = next(iter(reversed(self._recent)), "")
         near = [text, *islice(reversed(self._recent), _FIELD_LINES)]
         for behind, heading in reversed([*enumerate(near)]):
@@ -146,23 +128,10 @@ class Judged:
     def _read_instance(self, line: int, text: str) -> Iterator[tuple[int, int]]:
         """The harness's sum shows that it judged the instances whose tests raised exceptions."""
         found = _OF_INSTANCE.match(text)
-        head = grammar.TRACEBACK in text
-        if (
-            head
-            and text[:1].isspace()
-            and (above := _OF_INSTANCE.match(next(iter(reversed(self._recent)), "")))
-        ):
-            found, self._field = above, _FIELD.match(above["text"]) is not None
-            head = self._field
-        elif found:
-            self._field = False
-        if found and head:
+        if found and grammar.TRACEBACK in text:
             self._open = found["name"], line
             return
         name, began = self._open
-        if self._field and name:
-            name = name if text[:1].isspace() else ""
-            self._open, text = (name, began), text.lstrip()
         if (found and found["name"] != name) or line - began > _BLOCK_LINES:
             name, began = found["name"] if found else "", line
         if name and _RAISED.match(found["text"] if found else text):
@@ -174,31 +143,6 @@ class Judged:
             for lines in self._instances.values():
                 yield from lines
             self._instances = {}
-
-    def _read_row(self, line: int, text: str) -> Iterator[tuple[int, int]]:
-        head = grammar.TRACEBACK in text
-        if not (head or self._rows or self._row[0] or _PROGRAM.search(text, 0, _MAX_CHARS)):
-            return
-        record = labels.bare(line, text[:_MAX_CHARS])
-        found = _ROW.match(record.text)
-        if self._rows and self._rows[-1][0] == record.rank:
-            self._steps = 0 if found else self._steps + progress.is_progress(record.text)
-            if self._steps >= _STEPS or (found and self._rows[-1][1] != found["name"]):
-                yield from ((first, last) for *_, first, last in self._rows)
-                self._rows.clear()
-        if head and not found and _IN_FIELD.match(text):
-            above = labels.bare(line - 1, next(iter(reversed(self._recent)), "")[:_MAX_CHARS])
-            found = _ROW.match(above.text) if above.pid == record.pid else None
-        if found:
-            self._row = (found["name"], line) if head and found["bad"] else ("", 0)
-            if found["bad"] and not head:
-                self._rows.append((record.rank, found["name"], line, line))
-            return
-        name, began = self._row
-        if name and not record.text[:1].isspace():
-            if _RAISED.match(record.text) and line - began <= _BLOCK_LINES:
-                self._rows.append((record.rank, name, began, line))
-            self._row = "", 0
 
 
 def _match(text: str) -> re.Match[str] | None:

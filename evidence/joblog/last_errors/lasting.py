@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -9,9 +10,9 @@ from probing_cluster.evidence.joblog.grammar import JobFinding
 from probing_cluster.evidence.joblog.messages.devices import cuda
 
 _NODE_FAILED = "slurm_node_fail"
-_LASTING = cuda.ONLY_HARDWARE | {
-    "disk_full", "filesystem_unreachable", "io_error", "stale_file_handle", _NODE_FAILED,
-}  # fmt: skip
+_OF_FILES = frozenset({"disk_full", "filesystem_unreachable", "io_error", "stale_file_handle"})
+_LASTING = cuda.ONLY_HARDWARE | _OF_FILES | {_NODE_FAILED}
+_SEVERAL = 3
 _LATE_LINES = 800
 """A message of several lines is held later than others, but never by so many lines."""
 
@@ -31,6 +32,11 @@ def refutable(held: Sequence[JobFinding], first: int, last: int, *, restarted: b
 def lasts(finding: JobFinding) -> bool:
     """Whether only further work of the same process shows that it got over the fault."""
     return finding.kind in _LASTING or finding.domains == ("hardware",)
+
+
+def units_needed(finding: JobFinding) -> float:
+    """How many further units of work that end well show that the program got over the fault. Those on other GPUs show nothing of one; all use the same files."""
+    return _SEVERAL if finding.kind in _OF_FILES else math.inf if lasts(finding) else 0
 
 
 def is_soon_handled(finding: JobFinding) -> bool:

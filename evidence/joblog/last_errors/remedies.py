@@ -66,7 +66,9 @@ _CAUGHT = re.compile(
     r"\bKeyboardInterrupt (?:was )?(?:caught|handled)\b|\bcaught (?:an? |the )?KeyboardInterrupt\b"
 )
 """The program ends by itself after an interruption that it may have asked for: before its limit, or when it is told to make room."""
-_WARNED = re.compile(r"\bCaught signal SIGUSR\d on \S{1,253}: this job is (?:timed-out|preempted)\.?$")
+_WARNED = re.compile(
+    r"(?P<speaker>.{0,80}\bsubmitit )WARNING .{0,60}\bCaught signal SIGUSR\d on \S{1,253}: this job is (?:timed-out|preempted)\.?$"
+)
 """Slurm warns submitit of the end to come; submitit ends the work itself, and says whether that went well."""
 _INTERRUPTED = re.compile(r"(?:Traceback \(|\s|KeyboardInterrupt\b|(?:\w{1,40}\.){0,4}CancelledError\b)")
 _AT_ONCE = re.compile(r"\bwill be retried\b|\bwaiting \d{1,5} ?s\w{0,6} \(\d{1,4}/\d{1,4}\)", re.IGNORECASE)
@@ -156,7 +158,7 @@ class _Remedy:
     file: str = ""
     """The file that was not transferred: only its own transfer makes up for that."""
     interrupted: bool = False
-    """Only the program's good end makes up for an interruption: what it saved proves nothing."""
+    """Only the program's good end makes up for an interruption: what it saved proves nothing. `good`: how its lines begin."""
     step: str = ""
     """The step of the job that the script ended: it may name it again."""
 
@@ -212,7 +214,7 @@ class Remedies:
         ended = ended and _OF_PART.search(text) is None
         for remedy in self._pending:
             own = bool(remedy.good) and remedy.good in text
-            outlived = ended if remedy.interrupted else good or own
+            outlived = ended and text.startswith(remedy.good) if remedy.interrupted else good or own
             if (loaded and remedy.file in text) if remedy.file else outlived:
                 yield remedy.first, remedy.last
                 remedy.last = 0
@@ -233,8 +235,8 @@ class Remedies:
                 if "KeyboardInterrupt" in above
             )
             return self._state(min(below, default=line), line, interrupted=True)
-        if _WARNED.search(text):
-            return self._state(line, line, interrupted=True)
+        if found := _WARNED.match(text):
+            return self._state(line, line, found["speaker"], interrupted=True)
         last = self._pending[-1] if self._pending else None
         if last and last.interrupted and last.last == line - 1 and _INTERRUPTED.match(_plain(text)):
             last.last = line

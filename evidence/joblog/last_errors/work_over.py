@@ -39,14 +39,9 @@ _ENDED = re.compile(
 _KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)")
 """The script ends its own helpers, as its shell traces: they lose each other. It says nothing of the work."""
 _LOGGED = re.compile(
-    r"\W{0,3}INFO\b\W{1,5}(?:(?:[\w./-]{0,80}[./])?(?:__main__|main|root|fit|(?:train|run)\w{0,20})(?:\.py)?(?::\d{1,6})?\b\W{1,4}(?=\w))?"
+    r"\W{0,3}INFO\b\W{1,5}(?:[\w./-]{0,80}[./])?(?:__main__|main|train\w{0,20})(?:\.py)?(?::\d{1,6})?\b\W{1,4}(?=\w)"
 )
-"""A logger's level, and the program behind it. Any other source may be a part of it, and speak of its own part of the work."""
-_MADE = re.compile(
-    r"\b(?:written|wrote|saved|stored|exported|uploaded|predicted|rendered|converted|evaluated|scored|finished|completed)\b",
-    re.IGNORECASE,
-)
-"""What was done with the pieces; reading them is only the beginning."""
+"""A logger's level, and the program behind it. A mere `done` may be of a part of its work; a result behind the word is the whole's."""
 _BAR = re.compile(r"\[#{0,80} {0,80}\] \| {0,3}(?P<pc>\d{1,3})% Completed \|")
 """Dask's bar, which has no counters."""
 _BEGINS = re.compile(r"\b(?:start|begin|launch|load|comput|submit|runn|next|second|then)", re.IGNORECASE)
@@ -132,8 +127,9 @@ def _report(line: str) -> str:
 
 def _is_over(text: str) -> bool:
     """Whether the program reports in the line that its whole work is over."""
-    head = _LOGGED.match(text)
-    ended = _ENDED.match(text, head.end() if head else 0)
+    ended, head = _ENDED.match(text), _LOGGED.match(text)
+    if ended is None and head and (ended := _ENDED.match(text, head.end())):
+        ended = ended if _RESULT.match(text, ended.end()) else None
     if ended is None or _NOT_OVER.search(text) or _OF_PART.search(ended[0]):
         return False
     if _OTHER.search(text, 0, ended.end() if _RESULT.match(text, ended.end()) else len(text)):
@@ -148,11 +144,6 @@ def _is_complete(text: str) -> bool:
     """Whether the line has counters with a total and all have reached it."""
     pairs = [(int(found["n"]), int(found["of"])) for found in _OF_TOTAL.finditer(text[:_MAX_CHARS])]
     return bool(pairs) and all(n == of for n, of in pairs)
-
-
-def is_whole(text: str) -> bool:
-    """Whether the line reports as a result that all of so many pieces of work are done."""
-    return units.is_result(text) and _is_complete(text) and _MADE.search(text) is not None
 
 
 def ended_well(lines: Sequence[str]) -> bool:

@@ -66,12 +66,8 @@ _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
-_WITHOUT = re.compile(
-    r"[,;(] ?(?:running (?:it |them )?(?:eager(?:ly)?|uncompiled|unoptimi[sz]ed)|falling back|ignored(?=\)?\W*$)|using (?:[a-z-]{2,20} ){1,4}instead)\b"
-)
-"""What a program that ran another does without it. That it tries again is no proof: the last attempt may say so, too."""
 _SIGNALED = re.compile(
-    r"\b[Pp]rocess (?:\d{1,10} )?was (?:killed by unknown signal|(?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
 """Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
 _EXITING = re.compile(
@@ -127,10 +123,10 @@ _PEER = re.compile(
     r"|(?<!NodeDiedError: )\bthe node it was running on is dead or unavailable\b|The actor is dead because its (?:worker process has died|node has died|owner has died)"
     r"|/task:(?P<task>\d{1,8}) has been set to ERROR in coordination service|\bHorovod has been shut down\b"
     r"|\b(?:Worker|Engine core) proc \S{1,60} died unexpectedly|\bReceived sigquit from a child process|\bExecutorLostFailure \(executor \w{1,12} exited|\bTaskSchedulerImpl: Lost executor \w"
-    r"|\bProcessExitedException\(\d{1,6}\)|\b[Cc]lient lost connection to worker \d|^The parallel pool that \w{1,20} was using has shut down"
+    r"|\bWorker process \d{1,10} was killed by unknown signal$|\bProcessExitedException\(\d{1,6}\)|\b[Cc]lient lost connection to worker \d|^The parallel pool that \w{1,20} was using has shut down"
     r"|^Error in (?:un)?serialize\(.{0,80}\) ?: error (?:reading|writing) (?:from|to) connection"
 )
-"""A lost process, as JAX's coordination service, Ray, Horovod, vLLM, SGLang, Spark and the pools of Julia, MATLAB and R report it."""
+"""A lost process, as JAX's coordination service, Ray, Horovod, vLLM, SGLang, Spark, Dask's nanny and the pools of Julia, MATLAB and R report it."""
 _MANAGED_OOM = re.compile(
     r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of|\bSystem memory low at node with IP\b"
     r"|\b[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|how to address the out of memory issue: \S{0,200}oom-prevention"
@@ -244,7 +240,7 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        signal = int(found["code"]) if found["code"] else _SIGNUMS.get(found["name"], _OTHER_SIGNAL)
+        signal = _SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
@@ -252,9 +248,7 @@ def _launcher(record: Record) -> JobFinding | None:
         return make(FACTS, kind, record, rank=rank) if kind else None
     if found := _CODE.search(text):
         kind = of_code(_code(found))
-        if kind is None or (kind == "task_exit" and _WITHOUT.search(text, found.end())):
-            return None
-        return make(FACTS, kind, record, detail={"exit_code": _code(found)})
+        return make(FACTS, kind, record, detail={"exit_code": _code(found)}) if kind else None
     return None
 
 
