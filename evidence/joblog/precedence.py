@@ -343,7 +343,7 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     for i, earlier in enumerate(held if no_gpu or no_handle or exited or given_up else ()):
         behind = finding.line - earlier.line
         if no_gpu:
-            whose = earlier.detail.get("no_gpu", "-")
+            whose = earlier.detail.get("no_gpu", "\n")
             names: object = finding.message.startswith(whose) and not earlier.detail.get("survived")
         elif no_handle and earlier.kind == "cuda_oom" and earlier.rank == finding.rank:
             names = behind <= _ALLOCATION_LINES and _NOT_ALLOCATED.search(earlier.message)
