@@ -108,6 +108,7 @@ FAILED: dict[str, tuple[list[str], str]] = {
     "an error above the action": ([*DIVIDED, "keeper: busy", "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "an error of other work": ([*DIVIDED, "retrying upload of vines", "vines uploaded"], DIVIDED[-1]),
     "the restarted trial failed": (["08:00 ERROR -- task failed for trial vine_7", *ACTOR, "Trial vine_7 will be restarted from step 9", "Trial vine_7 failed again"], ACTOR[0]),
+    "another trial was restored": (["Trial vine_7 errored after 3 steps.", NO_MEMORY, "Restoring trial vine_8 from /ckpt", "Trial vine_8 completed"], NO_MEMORY),
     "the restored trial did not end": (["Trial vine_7 errored after 3 steps.", NO_MEMORY, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "bye"], NO_MEMORY),
     "a trial was restored on a failed GPU": (["Trial vine_7 errored after 3 steps.", "grape.TaskError: fit() (pid=31)", LOST_GPU, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "Trial vine_7 completed after 9 steps"], LOST_GPU),
     "a trial was restored on a full disk": (["Trial vine_7 errored after 3 steps.", "grape.TaskError: fit() (pid=31)", NO_SPACE, "08:00 INFO tune.py:3 -- Restoring trial vine_7 (attempt 1/3)", "Trial vine_7 completed after 9 steps"], NO_SPACE),
