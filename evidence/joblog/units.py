@@ -117,7 +117,7 @@ _TEST_BEGINS, _TEST_RIGHT = re.compile(r"# nThread \d"), re.compile(r"# Out of b
 _ABSENT = re.compile(r" NCCL WARN .{1,200}(?:Not Found|Not Supported)$")
 """Any other warning may be of a part of the machine that failed. Pairs of nodes are tested side by side, and the right values are another pair's."""
 _RESTARTS = re.compile(
-    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4})|nanny - INFO - Starting worker)\b",
+    r"\b(?:resum(?:e|ed|ing)|restor(?:ed|ing)\b(?=.{0,60}\b(?:checkpoint|ckpt|from|state|weights|model|epoch|step|run)s?\b)|(?:slurm_)?restart(?:ed|ing|[ _]count\W{1,3}[1-9]\d{0,4}))\b",
     re.IGNORECASE,
 )
 _LATER = re.compile(

@@ -30,7 +30,11 @@ def loss(*, thread: bool = False) -> JobFinding:
         (["+ kill 4410", "+ srun ./grow"], False, False),
         (["[########] | 100% Completed | 12m"], True, True),
         (["INFO:__main__:Done."], False, False),  # perhaps with a part
-        (["2031-07-02 08:00:01,3 INFO train.py:7 finished, best 0.8 in epoch 7"], True, True),
+        (
+            ["2031-07-02 08:00:01,3 INFO train.py:7 finished, best 0.8 in epoch 7"],
+            False,
+            False,
+        ),  # of a fold, perhaps
         (["2031-07-02 08:00:01,3 INFO store.py:7 finished in 7 s"], False, False),
         (["2031-07-02 08:00:01,3 INFO train.py:7 not finished, best 0.8"], False, False),
         (["2031-07-02 08:00:01,3 INFO train.py:7 finished", "step 41/80 loss 0.1"], False, False),

@@ -114,8 +114,9 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
         return None
     fault = one.detail.get("fault")
     made = _refused(one.node, one.at, fault if isinstance(fault, str) else one.message, (one,))
-    # A site's own Prolog may ask ours and let the job begin: what a limit or a person ended had begun.
-    return claims.replace_claim(made, proven=not began and _ended_by_slurm(view))
+    # A site's own Prolog may ask ours and let the job begin: what a limit or a person ended had begun, and what met a fault later, too.
+    later = any(s.at > one.at + _LONGEST_PROLOG and s.at <= view.end_at for s in view.disturbances)
+    return claims.replace_claim(made, proven=not (began or later) and _ended_by_slurm(view))
 
 
 def _count(refusal: records.HealthEvent) -> int:

@@ -38,10 +38,6 @@ _ENDED = re.compile(
 """The program's own report that its work is over, as far as the word of the end."""
 _KILLS = re.compile(r"\+{1,4} (?:/\S{1,80}/)?(?:kill (?!-0\b)|pkill |ray stop\b)")
 """The script ends its own helpers, as its shell traces: they lose each other. It says nothing of the work."""
-_LOGGED = re.compile(
-    r"\W{0,3}INFO\b\W{1,5}(?:[\w./-]{0,80}[./])?(?:__main__|main|train\w{0,20})(?:\.py)?(?::\d{1,6})?\b\W{1,4}(?=\w)"
-)
-"""A logger's level, and the program behind it. A mere `done` may be of a part of its work; a result behind the word is the whole's."""
 _BAR = re.compile(r"\[#{0,80} {0,80}\] \| {0,3}(?P<pc>\d{1,3})% Completed \|")
 """Dask's bar, which has no counters."""
 _BEGINS = re.compile(r"\b(?:start|begin|launch|load|comput|submit|runn|next|second|then)", re.IGNORECASE)
@@ -127,9 +123,7 @@ def _report(line: str) -> str:
 
 def _is_over(text: str) -> bool:
     """Whether the program reports in the line that its whole work is over."""
-    ended, head = _ENDED.match(text), _LOGGED.match(text)
-    if ended is None and head and (ended := _ENDED.match(text, head.end())):
-        ended = ended if _RESULT.match(text, ended.end()) else None
+    ended = _ENDED.match(text)
     if ended is None or _NOT_OVER.search(text) or _OF_PART.search(ended[0]):
         return False
     if _OTHER.search(text, 0, ended.end() if _RESULT.match(text, ended.end()) else len(text)):
