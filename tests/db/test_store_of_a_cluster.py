@@ -70,7 +70,7 @@ OF_ALL = {
     "reopen_for_arrivals": "one delivery after the other, each of its own cluster",
 }
 NO_ROWS_OF_CLUSTERS = {
-    "arrow", "close", "connection_uri", "login", "may_add_results", "of", "open", "readable", "recall", "remember",
+    "arrow", "close", "connection_uri", "login", "may_add_results", "of", "open", "readable", "recall", "remember", "require_writable",
     "rows", "server_up_s", "speaker",
 }  # fmt: skip
 """What reads no table of clusters; the texts that go through `arrow` and `rows` are tests/db/test_statements_of_clusters.py's."""
