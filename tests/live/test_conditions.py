@@ -1,11 +1,14 @@
-"""Conditions decided on a node are SQL's: against DataFusion on the same rows."""
+"""Conditions decided on a node are SQL's: against SQLite on the same rows.
+
+DataFusion 55 is no judge of them: its optimizer makes `a IN (1) AND a IN (2)` false where `a` is null.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import Any
 
-import datafusion
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +22,6 @@ ROWS: list[dict[str, Any]] = [
     for b in (None, 0.5, 2.0)
     for t in (None, "", "x", "é'x")
 ]
-SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.float64()), ("t", pa.string())])
 CONSTANTS = {
     "a": st.sampled_from([-1, 0, 1, 2]),
     "b": st.sampled_from([0.5, 1.0, 2.0]),
@@ -80,12 +82,14 @@ def literal(value: Any) -> str:
 @given(CONDITIONS)
 def test_a_node_keeps_the_rows_that_sql_keeps(condition: dict[str, Any]) -> None:
     """With nulls, not, in, and or; on every combination of a few values."""
-    context = datafusion.SessionContext()
-    context.register_record_batches("r", [pa.Table.from_pylist(ROWS, schema=SCHEMA).to_batches()])
-    wanted = [b.to_pylist() for b in context.sql(f"SELECT * FROM r WHERE {sql_of(condition)}").collect()]
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE r (a INTEGER, b REAL, t TEXT)")
+        database.executemany("INSERT INTO r VALUES (:a, :b, :t)", ROWS)
+        kept = database.execute(f"SELECT a, b, t FROM r WHERE {sql_of(condition)}").fetchall()
+    wanted = [dict(zip("abt", row, strict=True)) for row in kept]
     needed = conditions.decider(condition)
     key = lambda row: tuple(map(str, row.values()))  # noqa: E731
-    assert sorted(filter(needed, ROWS), key=key) == sorted((r for part in wanted for r in part), key=key)
+    assert sorted(filter(needed, ROWS), key=key) == sorted(wanted, key=key)
 
 
 @given(CONDITIONS)
