@@ -87,7 +87,7 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     if caught:
         # `sbatch --signal` warns a job of its time limit, which then is why it ended.
         ruled_out = tuple(s for s in ruled_out if not s.startswith(eliminate.TIME_LIMIT))
-        quoted = f"{_SIGNAL}{caught}{quoted if last != caught else ''}"
+        quoted = f"{_SIGNAL}{caught.rstrip('.')}.{quoted if last != caught else ''}"
         step = _AFTER_SIGNAL
     # A copy of a judged verdict needs no second check.
     return records.of_checked(
