@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from probing_cluster.core import peer
 
 LOG = logging.getLogger("probing.door")
 LOOK_S = 5.0
@@ -45,11 +45,11 @@ class _Held:
 
     def look(self) -> None:
         """Listens there unless it does already, or somebody else does."""
-        if self._mine is not None and self._identity() == self._mine:
+        if self._mine is not None and peer.identity(self._path) == self._mine:
             return
         fields = {"path": str(self._path)}
         try:
-            if self._is_anothers():
+            if peer.is_listened_at(self._path):
                 raise FileExistsError(
                     errno.EEXIST, "another service listens there; this one does once it ends"
                 )
@@ -65,22 +65,10 @@ class _Held:
             return
         if self._mine is not None or self._why:
             LOG.warning("the report socket was not there; it is made anew", extra={"fields": fields})
-        self._mine, self._why = self._identity(), ""
+        self._mine, self._why = peer.identity(self._path), ""
 
     def leave(self) -> None:
         """Ends what answers, and removes the socket where it is ours."""
-        if self._mine is not None and self._identity() == self._mine:
+        if self._mine is not None and peer.identity(self._path) == self._mine:
             self._path.unlink(missing_ok=True)
         self._serving.close()
-
-    def _identity(self) -> tuple[int, int] | None:
-        """Device and inode of what is at the path; None if there is nothing. Ours is used by no other socket while we listen."""
-        try:
-            found = os.lstat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _is_anothers(self) -> bool:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as link:
-            return link.connect_ex(str(self._path)) in {0, errno.EAGAIN}

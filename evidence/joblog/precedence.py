@@ -337,14 +337,15 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     )
     no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
     exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
-    near = [f for f in held if finding.line - f.line <= _TOP_LINES and _GIVEN_UP.search(finding.message)]
+    lost = _GIVEN_UP.search(finding.message)
+    near = [f for f in held if finding.line - f.line <= _TOP_LINES] if lost else []
     ended = [f for f in near if f.kind in CRASHES] or [f for f in near if f.kind == "host_oom_kill"]
     given_up = len(ended) >= _SEVERAL
     for i, earlier in enumerate(held if no_gpu or no_handle or exited or given_up else ()):
         behind = finding.line - earlier.line
         if no_gpu:
-            whose = earlier.detail.get("no_gpu", "\n")
-            names: object = finding.message.startswith(whose) and not earlier.detail.get("survived")
+            explained = finding.message.startswith(earlier.detail.get("only_for", ""))
+            names: object = earlier.detail.get("no_gpu") and explained and not earlier.detail.get("survived")
         elif no_handle and earlier.kind == "cuda_oom" and earlier.rank == finding.rank:
             names = behind <= _ALLOCATION_LINES and _NOT_ALLOCATED.search(earlier.message)
         elif given_up:
@@ -357,10 +358,9 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     return None
 
 
-_LEAST_WAITING = 3
+_LEAST_WAITING, _MOST_ABSENT = 3, 8
 _SHARE = 8
 """At most one rank in so many may be absent. If more are, the log is more likely incomplete."""
-_MOST_ABSENT = 8
 
 
 def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFinding:

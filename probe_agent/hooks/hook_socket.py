@@ -7,7 +7,6 @@ peer's credentials are checked again. The owners' socket (`everyone`) takes any 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import logging
 import os
@@ -58,7 +57,11 @@ class HookSocket:
         """Listen anew whenever the socket is no longer at its path and nobody else listens there: no hook would come in."""
         while True:
             await asyncio.sleep(every_s)
-            if self._server is None or self._identity() == self._bound or self._is_anothers():
+            if (
+                self._server is None
+                or peer.identity(self._path) == self._bound
+                or peer.is_listened_at(self._path)
+            ):
                 continue
             _log.warning("the agent's socket %s was removed; it is made anew", self._path)
             self._server.close()
@@ -80,31 +83,17 @@ class HookSocket:
             raise
         finally:
             os.umask(old)
-        self._bound = self._identity()
+        self._bound = peer.identity(self._path)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=listening, limit=MAX_REQUEST_BYTES, backlog=MAX_CONNECTIONS
         )
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Device and inode of what is at the path; None if there is nothing."""
-        try:
-            found = os.lstat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _is_anothers(self) -> bool:
-        """Whether another process listens at the path: an agent with another spool directory."""
-        with socket.socket(
-            socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        ) as link:
-            return link.connect_ex(_short(self._path)) in {0, errno.EAGAIN}
-
     async def stop(self) -> None:
-        """Stop listening and take the socket away."""
+        """Stop listening and take the socket away, if it is still this one."""
         if self._server is not None:
             self._server.close()
-            self._path.unlink(missing_ok=True)
+            if peer.identity(self._path) == self._bound:
+                self._path.unlink(missing_ok=True)
             for writer in self._peers:
                 writer.transport.abort()
             await asyncio.sleep(0)

@@ -280,7 +280,9 @@ def test_a_socket_that_another_agent_listens_on_is_left_to_it(tmp_path: Path) ->
         await asyncio.sleep(0.2)
         assert os.lstat(tmp_path / "s").st_ino == inode
         watcher.cancel()
-        await second.stop()
         await first.stop()
+        assert os.lstat(tmp_path / "s").st_ino == inode
+        await second.stop()
+        assert not (tmp_path / "s").exists()
 
     asyncio.run(work())

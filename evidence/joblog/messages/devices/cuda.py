@@ -336,7 +336,7 @@ _TRIED = re.compile(r"(?:[\d.: -]{8,30})?I \S{1,200}\.cc:\d{1,6}\] failed to all
 _CACHE = re.compile(r"\bMIOpen Error: .{0,400}\b(?:SQLite|database|[\w-]{1,80}\.[uk]db)\b")
 """MIOpen's cache of tuned kernels. What it cannot do without is an exception of the call that follows."""
 _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initialization: (?P<why>\S.{0,400})")
-"""PyTorch's warning when no GPU works: many programs go on without one, others end later, by an exception of any name (`no_gpu`)."""
+"""PyTorch's warning when no GPU works: many programs go on without one, others end later, by an exception of any name."""
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
@@ -344,7 +344,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     text = record.text
     if found := _INITIALISED.match(text):
         kind = kind_of(found["why"].partition(" - ")[0]) or "cuda_unavailable"
-        unavailable = finding(kind, record, no_gpu="")
+        unavailable = finding(kind, record, no_gpu=True)
         return replace(unavailable, role=LineRole.OBSERVATION)
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
@@ -368,7 +368,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return replace(finding(kind, record), role=LineRole.OBSERVATION)
     if "failed call to cuInit" in text or _CACHE.search(text):
         # TensorFlow goes on without a GPU, MIOpen without its cache. Only on a node with GPUs a driver does not fit.
-        unfit = {"no_gpu": "tensorflow"} if kind == "cuda_version" else {}
+        unfit = {"no_gpu": True, "only_for": "tensorflow"} if kind == "cuda_version" else {}
         return finding(kind, record, handled=True, **unfit)
     return finding(kind, record)
 
