@@ -662,6 +662,8 @@ def test_a_start_that_its_limit_ended_had_begun_though_our_prolog_refused_it(mak
     v = make.judge(lost, refused, attempt=make.attempt(state="TIMEOUT", exit_code=0, restart_count=0))
     assert v.confidence is not C.CERTAIN
     assert any("fell off the bus" in words or "gpu lost" in words for words in (v.summary, *v.ruled_out))
+    again = make.judge(lost, refused, attempt=make.attempt(state="REQUEUED", exit_code=0, restart_count=0))
+    assert again.confidence is not C.CERTAIN, "a fault came long after the refusal: it had begun"
     early = dataclasses.replace(refused, at=make.end - timedelta(seconds=65))
     ran = make.attempt(start_at=make.end - timedelta(seconds=40), restart_count=0)
     own = make.finding("python_exception", detail={"exception": "KeyError"})
