@@ -29,6 +29,8 @@ a driver or a file system reports a missing answer only after its own timeouts. 
 
 LOST = "node_lost"
 AGENT_SILENT = "agent_silent"
+_SRUN_LINES = 16
+"""So many different lists of srun's lost nodes are read."""
 STILL_ALIVE = timedelta(seconds=60)
 """An agent that reported so long after its node was given up shows that the node lived on."""
 NODE_DOWN = "node_down"
@@ -155,12 +157,13 @@ def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
 
 def _named_by_srun(view: evidence_view.EvidenceView) -> frozenset[str]:
     """The attempt's nodes that srun's lines name as lost: a host or a Slurm hostlist a line."""
+    hosts = (f.event.detail.get("host") for f in view.findings if f.event.kind == "slurm_node_fail")
+    # Any program can print such lines, each of a list that is long when expanded.
+    different = list(dict.fromkeys(h for h in hosts if isinstance(h, str)))[:_SRUN_LINES]
     named: set[str] = set()
-    for found in view.findings:
-        host = found.event.detail.get("host")
-        if found.event.kind == "slurm_node_fail" and isinstance(host, str):
-            with contextlib.suppress(errors.MalformedInput):
-                named.update(hostlist.expand(host))
+    for host in different:
+        with contextlib.suppress(errors.MalformedInput):
+            named.update(hostlist.expand(host))
     return frozenset(view.attempt.nodes) & named
 
 

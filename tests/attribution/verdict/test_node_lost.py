@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from probing_cluster.attribution.verdict import node_faults
 from probing_cluster.core import records
 
 C = records.Confidence
@@ -305,3 +306,13 @@ def test_where_every_agent_reported_on_no_node_stopped_answering(make):
     soon = _restarted_slurmctld(make, last_s=2)
     assert "not known yet" in soon.summary
     assert "stopped answering" not in late.summary + soon.summary
+
+
+def test_forged_lists_of_lost_nodes_are_not_all_expanded(make, monkeypatch):
+    """Any program may print srun's line; one list can stand for hundreds of thousands of hosts."""
+    expanded = []
+    real = node_faults.hostlist.expand
+    monkeypatch.setattr(node_faults.hostlist, "expand", lambda text: expanded.append(text) or real(text))
+    forged = [make.finding("slurm_node_fail", detail={"host": f"x{i}[0-9]"}) for i in range(200)]
+    make.judge(*forged, attempt=make.attempt(state="NODE_FAIL", exit_code=0))
+    assert len(expanded) <= 64
