@@ -139,7 +139,7 @@ def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
     nodes = view.attempt.nodes
     if view.attempt.failed_node or len(nodes) == 1:
         return frozenset({view.attempt.failed_node or nodes[0]})
-    srun = _named_by_srun(view)
+    srun = named_by_srun(view)
     signs = [s for s in signs_of_loss(view) if not outlived_its_loss(view, s.event.node)]
     # What fell silent only after the end may be the next attempt's loss.
     signs = [s for s in signs if s.at <= view.end_at + evidence_view.SLACK] or signs
@@ -155,7 +155,7 @@ def lost_nodes(view: evidence_view.EvidenceView) -> frozenset[str]:
     return silent or srun
 
 
-def _named_by_srun(view: evidence_view.EvidenceView) -> frozenset[str]:
+def named_by_srun(view: evidence_view.EvidenceView) -> frozenset[str]:
     """The attempt's nodes that srun's lines name as lost: a host or a Slurm hostlist a line."""
     hosts = (f.event.detail.get("host") for f in view.findings if f.event.kind == "slurm_node_fail")
     # Any program can print such lines, each of a list that is long when expanded.

@@ -116,7 +116,7 @@ def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         crashed = list(_crashed(view))
         yield from crashed
         if not crashed:
-            yield from _named_by_srun(view)
+            yield from _reported_by_srun(view)
         if len(view.attempt.nodes) > 1:
             yield from (c for c in _left_its_peers(view) if c.node not in {k.node for k in crashed})
 
@@ -137,11 +137,10 @@ def _gone_by_the_requeue(view: evidence_view.EvidenceView) -> Iterable[claims.Cl
             yield _gone_claim(view, LOST, mine[0], _CRASHED if by_slurm else _SILENT_ONLY, mine[0].at)
 
 
-def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+def _reported_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """A claim if srun's line names the lost node: a step of a job that survives a lost node (--no-kill) ended there."""
-    named = [f.event for f in view.findings if f.event.kind == "slurm_node_fail"]
-    hosts = [e.detail.get("host") for e in named]
-    node = next((n for n in view.attempt.nodes if n in hosts), None)
+    named = node_faults.named_by_srun(view)
+    node = next((n for n in view.attempt.nodes if n in named), None)
     if node is None:
         return
     last_sign = view.case.watched.get(node)
@@ -156,7 +155,7 @@ def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         at=view.end_at,
         rule="node_lost",
         node=node,
-        evidence=tuple(named),
+        evidence=tuple(f.event for f in view.findings if f.event.kind == "slurm_node_fail"),
         nodes=frozenset({node}),
         n_sources=1,
         cap=records.Confidence.POSSIBLE if lived_on else records.Confidence.LIKELY,

@@ -851,6 +851,8 @@ def test_a_node_that_srun_names_as_lost_ended_a_step_that_may_go_on_without(make
         "unknown",
         "likely",
     )
+    several = make.finding("slurm_node_fail", detail={"host": "n[2,9]"})
+    assert make.judge(several, watched={}).node == "n2"
     last_signs = {"n1": make.end + timedelta(seconds=60), "n2": make.end + timedelta(seconds=600)}
     assert str(make.judge(gone, watched=last_signs).confidence) in ("possible", "unknown")
     elsewhere = make.finding("slurm_node_fail", detail={"host": "n77"})
