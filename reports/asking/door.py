@@ -21,8 +21,8 @@ VERSION = 1
 MAX_REQUEST_BYTES = 4096
 MAX_REPLY_BYTES = 64 * 2**20
 _DEADLINE_S = 15.0
-ALIVE_S = 2.0
-"""For an answer that waits for nothing."""
+ALIVE, ALIVE_S = "alive", 2.0
+"""The question that waits for nothing, and how long its answer may take."""
 _ERRORS: dict[str, type[errors.ProbingError]] = {
     "not_found": errors.NotFound,
     "not_permitted": errors.NotPermitted,
@@ -110,7 +110,7 @@ def _over_unix(path: Path, request: Mapping[str, Any], deadline_s: float) -> Map
 def serves(config: settings.Settings) -> bool | None:
     """Whether the service answers on its socket here, whatever the database and Slurm do; None where there is none, or another database's."""
     path = Path(config.service.socket)
-    request = {"v": VERSION, "op": "alive", "database": database_id(config), "cluster": config.cluster.name}
+    request = {"v": VERSION, "op": ALIVE, "database": database_id(config), "cluster": config.cluster.name}
     try:
         if not path.is_socket():
             return None
@@ -121,6 +121,7 @@ def serves(config: settings.Settings) -> bool | None:
         # One that is asked by too many at once closes without a word; one whose directory is closed to us is not known.
         return False if isinstance(exc.__cause__, TimeoutError | ConnectionRefusedError) else None
     except (errors.ProbingError, OSError) as exc:
+        # A service of an older version refuses the question that it does not know.
         return True if isinstance(exc, errors.UsageError) else None
     return True
 

@@ -435,6 +435,16 @@ def test_a_service_that_runs_is_known_to(knowing: context.Context, opened: Path)
     assert door.serves(dataclasses.replace(knowing.config, service=absent)) is None
 
 
+def test_the_question_whether_it_runs_is_answered_without_the_database(
+    knowing: context.Context, opened: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an answer of its own, and by an older service with a refusal."""
+    request = {"v": door.VERSION, "op": door.ALIVE}
+    assert door._over_unix(opened, request, door.ALIVE_S) == {}
+    monkeypatch.setattr(door, "ALIVE", "of a later version")
+    assert door.serves(knowing.config) is True
+
+
 def test_the_client_gets_the_rows_or_the_services_error(opened: Path) -> None:
     """What probing-report does as root: rows of a known job, NotFound for another."""
     assert door.ask(opened, job_ref.parse("7"))["attempts"][0]["user"] == "alice"
