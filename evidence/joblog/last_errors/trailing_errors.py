@@ -283,10 +283,9 @@ class TrailingErrors:
         return weak
 
     def with_reason(self, found: JobFinding) -> JobFinding:
-        """`found`, with the line of the complaint whose command did not bring what it lacks."""
+        """`found`, with the line of the complaint whose command did not bring what it lacks, or with that complaint."""
         self._complaints.died(found)
-        known = self._complaints.line_of_reason(found) if found.role is LineRole.ROOT else None
-        return found if known is None else replace(found, detail={**found.detail, "follows": known})
+        return self._complaints.with_reason(found) if found.role is LineRole.ROOT else found
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
