@@ -107,14 +107,7 @@ def read_log(
             ended = at_end or ended
     found += engine.close()
     kept = _both_ends(found)
-    rows = [
-        _row(
-            f,
-            offsets[f.line - 1] if 0 < f.line <= len(offsets) else parts[0].start,
-            left_out=len(found) - len(kept),
-        )
-        for f in kept
-    ]
+    rows = [_row(f, parts, offsets, left_out=len(found) - len(kept)) for f in kept]
     # If the end was not read, the steps may have gone on there.
     is_judged = dated and not lines.is_cut_short
     stood = _stood(steps, found, span, ended) if is_judged and span is not None else None
@@ -228,7 +221,10 @@ def _both_ends(found: list[grammar.JobFinding]) -> list[grammar.JobFinding]:
     return [*found[: MAX_FINDINGS // 2], *middle, *found[-MAX_FINDINGS // 2 :]]
 
 
-def _row(found: grammar.JobFinding, offset: int, *, left_out: int) -> dict[str, Any]:
+def _row(
+    found: grammar.JobFinding, parts: Sequence[log_parts.LogPart], offsets: Sequence[int], *, left_out: int
+) -> dict[str, Any]:
+    offset = offsets[found.line - 1] if 0 < found.line <= len(offsets) else parts[0].start
     fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
     detail = {
         **fields.pop("detail"),
@@ -237,6 +233,9 @@ def _row(found: grammar.JobFinding, offset: int, *, left_out: int) -> dict[str, 
     detail["role"] = found.role.name.lower()
     if left_out:
         detail["findings_left_out"] = left_out
+    if parts[0].start or offset >= len(parts[0].data):
+        # Lines were counted from where reading began, without those of a gap.
+        detail["at_byte"] = offset
     return {
         "offset": offset,
         "kind": found.kind,

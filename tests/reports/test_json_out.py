@@ -85,7 +85,7 @@ def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.ReportRows
     found = document(dataclasses.replace(story, logs=logs))["attempts"]
     assert [[log["path"] for log in a["logs"]] for a in found] == [["/w/0"], ["/w/1"]]  # type: ignore[attr-defined]
     assert found[0]["logs"][0] == {  # type: ignore[index]
-        "node": "n1", "stream": "stdout", "path": "/w/0", "tail": ["x"], "why_not_read": None, "note": None,
+        "node": "n1", "stream": "stdout", "path": "/w/0", "tail": ["x"], "error": None, "why_not_read": None, "note": None,
     }  # fmt: skip
 
 
