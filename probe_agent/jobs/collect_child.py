@@ -37,7 +37,6 @@ OWN_LINES = 5
 """Last lines of a log that a report shows."""
 MAX_LINE_CHARS = 200
 _TAIL_BYTES = 16 * 1024
-_SAME_CHARS = 60
 _HEAD_BYTES = 16 * 1024
 _MOST_SIZES = 64
 _MAX_LOGS = 32
@@ -122,6 +121,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     text = sanitize.without_secrets(utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding))
     lines = text.splitlines()
     tail = [_both_ends(line) for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
+    error, place = collect_words.error_line(log_words.findings, parts)
     return {
         "size": file_stat.st_size,
         "note": note,
@@ -129,23 +129,8 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         **vars(log_words),
         "wrote_on": ended.wrote_on,
         "tail": tail,
-        **_error(log_words.findings, parts),
+        **({"error": _both_ends(error), "error_place": place} if error else {}),
     }
-
-
-def _error(findings: Sequence[Mapping[str, Any]], parts: Sequence[log_parts.LogPart]) -> dict[str, str]:
-    """The line of the first cause and its place in the file; empty without one."""
-    first = next((f for f in findings if f.get("detail", {}).get("first_cause") is True), None)
-    if first is None:
-        return {}
-    raw = utf16.text(log_parts.line_at(parts, first["offset"]), parts[-1].encoding)
-    # A progress bar and the error behind it may be one line.
-    lines = [line for line in sanitize.without_secrets(raw).splitlines() if line.strip()]
-    words = first["message"][:_SAME_CHARS]
-    line = next((line for line in lines if words in sanitize.clean(line)), lines[-1] if lines else "")
-    at_byte = first["detail"].get("at_byte")
-    place = f"line {first['detail'].get('line')}" if at_byte is None else f"byte {at_byte}"
-    return {"error": _both_ends(line), "error_place": place} if line else {}
 
 
 def _both_ends(line: str) -> str:
