@@ -91,7 +91,10 @@ class JobLog:
     path: str = records.doc("absolute path, or the pattern that could not be filled in", default="")
     tail: tuple[str, ...] = records.doc("its last lines", default=())
     error: str = records.doc("the line of the first cause in it; empty for none", default="")
-    error_place: str = records.doc("where that line stands: `line 12`, or `byte 4096` of a file that was not read from its beginning", default="")
+    error_place: str = records.doc(
+        "where that line stands: `line 12`, or `byte 4096` of a file that was not read from its beginning",
+        default="",
+    )
     why: str = records.doc("why it was not read; empty when it was", default="")
     open_directory: bool = records.doc(
         "whether a file that is not there could have been made: its owner may write to its directory",
@@ -256,7 +259,9 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
             if not isinstance(log, Mapping):
                 continue
             words: dict[str, Any] = {
-                k: str(log[k])[:2000] for k in ("stream", "path", "error", "error_place", "why", "note", "copy") if log.get(k)
+                k: str(log[k])[:2000]
+                for k in ("stream", "path", "error", "error_place", "why", "note", "copy")
+                if log.get(k)
             }
             tail = log.get("tail")
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()

@@ -21,6 +21,13 @@ from probing_cluster.core import digits, hostlist, records, vocabulary
 _Applies = Callable[[evidence_view.EvidenceView, claims.Claim], bool]
 _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("refused", ("node_refused",), lambda view, _: view.state != "REQUEUED"),
+    (
+        "refused_by_name",
+        ("node_refused",),
+        lambda _, winner: any(
+            e.detail.get(vocabulary.BOUND_BY) == vocabulary.BY_NODE_LIST for e in winner.evidence
+        ),
+    ),
     ("deadline", ("time_limit",), lambda view, _: view.state == "DEADLINE"),
     ("another_limit", ("time_limit",), lambda view, _: view.within_limit),
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
@@ -200,6 +207,7 @@ def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.C
     by, stall = view.attempt.cancelled_by or "", next(iter(view.stalls), None)
     return sentence.format(
         node=winner.node or "the node",
+        job=view.attempt.ref,
         person=f"the user with id {by}" if digits.is_number(by) else by,
         stall=f"{phrases.what(stall).replace('_', ' ')} on {stall.node}" if stall else "",
     )

@@ -121,9 +121,7 @@ def read_log(
     )
 
 
-def error_line(
-    found: Sequence[Mapping[str, Any]], parts: Sequence[log_parts.LogPart]
-) -> tuple[str, str]:
+def error_line(found: Sequence[Mapping[str, Any]], parts: Sequence[log_parts.LogPart]) -> tuple[str, str]:
     """The line of the first cause, without secrets, and its place in the file; empty without one."""
     first = next((f for f in found if f.get("detail", {}).get("first_cause") is True), None)
     if first is None:

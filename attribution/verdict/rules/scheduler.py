@@ -352,7 +352,7 @@ def _refused_by_policy(view: evidence_view.EvidenceView, act: records.Drain) -> 
         node=act.node,
         evidence=faults,
         n_sources=1,
-        sentence=f"The job was {how} before it began; Slurm starts it elsewhere",
+        sentence=f"The job was {how} before it began; {phrases.starts_again(())}",
         explains=frozenset({"gpu_lost", *(signatures.of(e).cause for e in faults)}),
     )
 

@@ -655,6 +655,27 @@ def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
         assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
 
 
+@pytest.mark.parametrize(
+    ("bound_by", "where", "step"),
+    [
+        ({"bound_by": ""}, "Slurm starts it elsewhere.", "Nothing for the job. Repair n2"),
+        ({"bound_by": "nodelist"}, "it asks for that node by name (--nodelist) and waits for it.", "Nothing for the job but to wait for that node"),
+        ({"bound_by": "reservation"}, "Slurm starts it elsewhere if its reservation has another node.", "Nothing for the job. Repair n2"),
+        ({}, "Slurm starts it elsewhere if it may.", "Nothing for the job. Repair n2"),
+        ({"bound_by": ["x"]}, "Slurm starts it elsewhere if it may.", "Nothing for the job. Repair n2"),
+    ],
+)  # fmt: skip
+def test_where_a_refused_job_starts_again_is_said_as_far_as_it_is_known(make, bound_by, where, step):
+    """Agents of earlier releases do not tell; what asks for that very node does not start elsewhere."""
+    detail = {"fault": "gpu_lost:gpu3", "restart_count": 0, **bound_by}
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail=detail)  # fmt: skip
+    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=2), restart_count=0)  # fmt: skip
+    v = make.judge(refused, attempt=attempt)
+    assert v.summary.endswith(f"; {where}")
+    assert v.next_step.startswith(step)
+    assert ("scontrol update JobId=4242 ReqNodeList=" in v.next_step) is ("nodelist" in bound_by.values())
+
+
 def test_a_start_that_its_limit_ended_had_begun_though_our_prolog_refused_it(make):
     """The site's own Prolog may go on; nor is a refusal before the start of a program that ran its end."""
     refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"fault": "xid:gpu0", "restart_count": 0})  # fmt: skip
