@@ -61,8 +61,7 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
             [],
             None,
             None,
-            "no: Slurm holds it DOWN since it booted unasked: see why it booted; scontrol update NodeName=n1 State=RESUME returns it"
-            " untested (with ReturnToService=2 in slurm.conf such a node returns by itself)",
+            "no: Slurm holds it DOWN since it booted unasked: see why it booted; scontrol update NodeName=n1 State=RESUME returns it untested (with ReturnToService=2 in slurm.conf such a node returns by itself)",
         ),
         (
             node("DOWN+NOT_RESPONDING", "Node unexpectedly rebooted"),
