@@ -317,8 +317,9 @@ def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if not view.own_actions:
-        # Slurm itself requeues after a failed Prolog or node: without a watch, neither is excluded.
-        yield _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
+        made = _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
+        # Slurm names nobody, and requeues by itself after a failed Prolog or node: without a watch, neither is excluded.
+        yield made if view.fully_watched else claims.replace_claim(made, component="requester")
         return
     requeue = next((a for a in view.own_actions if a.action == "requeue"), None)
     act = requeue or view.own_actions[0]

@@ -615,6 +615,7 @@ def test_requeued_by_a_person(make):
     """Without an action of ours and without a fault, a person did it."""
     v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0))
     assert (v.cause, v.confidence) == ("requeued_by_user", C.LIKELY)
+    assert taxonomy.name(v.cause, v.component) == "requeued by user"
 
 
 def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
@@ -622,6 +623,7 @@ def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
     for unseen in ({"watched": {}}, {"watched": {"n1": make.end}}, {"by_log": frozenset({"n2"})}):
         v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0), **unseen)
         assert (v.cause, v.confidence) == ("requeued_by_user", C.POSSIBLE)
+        assert taxonomy.name(v.cause, v.component) == "requeued, by whom is unknown"
         assert "nobody watched n" in v.summary
         assert "a person or service" in v.summary, "whose requeue it was is not in accounting"
         assert "no fault was seen" not in v.summary
