@@ -87,6 +87,9 @@ class JobLog:
 
     node: str = records.doc("the node it was read on")
     at: datetime = records.doc("when the attempt's Prolog ran there")
+    restart_count: int | None = records.doc(
+        "of which start it is, by that Prolog; null if not known", default=None
+    )
     stream: str = records.doc("stdout, stderr or output (of a step)", default="stdout")
     path: str = records.doc("absolute path, or the pattern that could not be filled in", default="")
     tail: tuple[str, ...] = records.doc("its last lines", default=())
@@ -267,6 +270,7 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
             words |= {"open_directory": log.get("open_directory") is True, "tail": lines}
             words["written_s"] = digits.number(log.get("written_s"))
+            words["restart_count"] = digits.index(row.get("restart_count"))
             yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), **words)
 
 
