@@ -131,6 +131,7 @@ FIRST = [
     *((f"/job1/slurm_script: line 4: {lost}\nstart\n{TRACE}\nKeyError: 'lr'", 5, "python_exception") for lost, _ in NO_ENVIRONMENT),
     *((f"{lost}\nstart\n{TRACE}\nModuleNotFoundError: No module named 'torch'", 1, "program_error") for lost in FILES_OF_ENVIRONMENTS),
     *((f"{lost}\nstart\n{TRACE}\nKeyError: 'lr'", 5, "python_exception") for lost in FILES_OF_ENVIRONMENTS),
+    *((f"{lost}\nloading\nreading\nwriting\nsaved\ndone", 0, "") for lost in FILES_OF_ENVIRONMENTS),
     ("/job1/slurm_script: 4: .: cannot open /home/u/settings: No such file\nstart\n" + f"{TRACE}\nModuleNotFoundError: No module named 'torch'", 5, "import_error"),
     # A command with a code of its own, behind one that the script went on after.
     (f"{CP}\n{RSYNC}\n\nsent 18 bytes  received 12 bytes\n{RSYNC_END}", 2, "program_error"),
