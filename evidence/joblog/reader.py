@@ -232,6 +232,7 @@ class JobLogReader:
             self._candidates.add(reason)
         self._trailing.died(finding)
         ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
+        ended = ended or self._trailing.is_cut_off_before(finding)
         heads = self._context.head_line == finding.line and not self._trailing.line
         if ended or (finding.role in (LineRole.EXIT, LineRole.REMOTE) and not heads):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)

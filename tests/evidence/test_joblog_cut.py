@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 _PG = "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
 _E = "[rank1]:[E424 01:17:25.03 ProcessGroupNCCL.cpp:1895]"
@@ -313,3 +314,25 @@ def test_end_of_a_very_long_line_without_an_error(end: str) -> None:
     steps = "".join(f"\nepoch {n} loss 0.5" for n in range(9))
     data = f"{'x' * 9_000} {end}{steps if 'Epoch' in end else ''}".encode()
     assert not [f for f in classify.classify_stream([*data.splitlines()], "joblog") if f["first_cause"]]
+
+
+_LOST = "ModuleNotFoundError: No module named 'bees'"
+_ENDED = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-02T10:00:00 ***"
+
+
+@every(
+    ("lines", "kind"),
+    [
+        ([_LOST, _ENDED], "import_error"),
+        (["", _LOST, "row 1", _ENDED], "import_error"),
+        # the program went on, an earlier line shows that no head was cut off, or it was not cancelled
+        ([_LOST, *(f"row {n} of wax" for n in range(4)), _ENDED], "slurm_cancelled"),
+        (["reading wax", _LOST, _ENDED], "slurm_cancelled"),
+        ([_LOST, _ENDED.replace(" ***", " DUE TO NODE FAILURE ***")], "slurm_node_fail"),
+        ([_LOST, _ENDED.replace(" ***", " DUE TO TIME LIMIT ***")], "slurm_timeout"),
+    ],
+)
+def test_an_exception_with_which_the_log_begins_had_a_traceback(lines: list[str], kind: str) -> None:
+    """What Slurm cancelled right below it had failed before."""
+    found = classify.classify_stream(io.BytesIO("\n".join(lines).encode()), "joblog")
+    assert next(f["kind"] for f in found if f["first_cause"]) == kind
