@@ -336,3 +336,12 @@ def test_an_exception_with_which_the_log_begins_had_a_traceback(lines: list[str]
     """What Slurm cancelled right below it had failed before."""
     found = classify.classify_stream(io.BytesIO("\n".join(lines).encode()), "joblog")
     assert next(f["kind"] for f in found if f["first_cause"]) == kind
+
+
+def test_a_log_with_the_blanks_of_a_page_says_what_it_said() -> None:
+    """Pages keep the blanks of a log by those at which no line may be broken."""
+    log = 'reading wax 1\nException in thread "main" java.lang.IllegalStateException: no comb\n\tat a.B.c(B.java:3)\n'
+    page = log.replace(" ", "\N{NO-BREAK SPACE}")
+    found = [list(classify.classify_stream(io.BytesIO(text.encode()), "joblog")) for text in (log, page)]
+    assert [(f["line"], f["kind"], f["first_cause"]) for f in found[1]] == [(2, "program_error", True)]
+    assert found[0] == found[1]
