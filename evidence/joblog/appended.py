@@ -102,6 +102,6 @@ class RepeatedHead:
             return
         for later in candidates.held[len(before) :]:
             counts = later.role is LineRole.ROOT and not {"survived", "handled"} & later.detail.keys()
-            if counts and later.domains == best.domains and unexplained_end.is_of_next(later, best):
+            if counts and later.kind == best.kind and unexplained_end.is_of_next(later, best):
                 candidates.next_run(self._began)
                 return

@@ -96,6 +96,8 @@ def test_a_run_that_began_anew_clears_no_error() -> None:
     traced = ["Traceback (most recent call last):", '  File "/w/t.py", line 4, in f', "    g()"]
     unread = "OSError: [Errno 5] Input/output error: 'comb.rds'"
     assert _first_of_runs([*traced, unread], _NONE) == unread
+    room = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 600.00 MiB. GPU 0"
+    assert _first_of_runs([*traced, room], [*traced, "KeyError: 'wax'"]) == room
     # other work stands between the error and the beginning, or another line than the log's first ones came again
     work = [f"plot {n}" for n in range(9)]
     assert "object 'comb'" in (_first_of_runs([*_LOST, *work], _NONE) or "")

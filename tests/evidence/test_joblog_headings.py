@@ -137,6 +137,7 @@ NOTHING = {
     "Bowtie that passed a file over": 'Warning: Could not open read file "wing.fq" for reading; skipping...\n# reads processed: 1200\n# reads with at least one alignment: 1100 (91.67%)\nReported 1100 alignments',
     "Bowtie's call as it begins": "INFO: Command: /opt/b/bowtie2-align-s --wrapper basic-0 -x fly -U wing.fq\nReported 1100 alignments",
     "a warning of Fortran with its stack": "forrtl: warning (406): fort: (1): In call to MOSS, an array temporary was created for argument #1\n\nImage              PC                Routine            Line        Source\nmoss.exe           00000000014D0C2B  moss_grow_                77  moss.F90\nrow 3\nfinished",
+    "a logger's empty line": "2031-02-03 10:11:12,345 bees ERROR:\n2031-02-03 10:11:12,346 bees INFO: comb 3 is here\n2031-02-03 10:11:12,347 bees INFO: over",
     "columns of a table": "MODULE        ERROR   TOTAL\ncomb           0       12\nwax            1       14",
     "an interruption that the program got over": "step 2 loss 2.0\nKeyboardInterrupt\n"
     + "\n".join(f"step {n} loss {1 / n:.3f}" for n in range(3, 40)),

@@ -31,7 +31,7 @@ _NO_LEVEL = r"(?!(?i:info|debug|notice|note|trace|verbose|warn(?:ing)?)\b)"
 _OF_LOGGER = re.compile(
     rf"(?:[\s|:,\])-]{{1,4}}{_NO_LEVEL}[A-Za-z_]\w{{0,60}}(?=[\s|:,\])-]))?"
     rf"(?:[\s|:,\])-]{{1,4}}(?:\[{_NO_LEVEL}[^\[\]\n]{{1,60}}\]|\({_NO_LEVEL}[^()\n]{{1,40}}\)|<{_NO_LEVEL}[^<>\n]{{1,40}}>|{_NO_LEVEL}[A-Za-z_]\w{{0,60}}(?:[.$/#@:-]{{1,2}}\w{{1,60}}){{1,8}}|{_NO_LEVEL}[A-Za-z_]\w{{0,60}}(?=\s?[|:\]-])|\d{{1,10}})){{0,4}}?"
-    rf"[\s|:,\])-]{{0,4}}(?:{_WORST}|[\[(<] ?(?:{_WORST}|(?:emerg|alert|crit|error|fatal))) ?[\])>]?(?=[\s:|/-])(?:[\s:|/-]{{1,12}}(?![\d.e+%-]{{1,24}}(?:\s|$))(?=\S)|:$)"
+    rf"[\s|:,\])-]{{0,4}}(?:{_WORST}|[\[(<] ?(?:{_WORST}|(?:emerg|alert|crit|error|fatal))) ?[\])>]?(?=[\s:|/-])[\s:|/-]{{1,12}}(?![\d.e+%-]{{1,24}}(?:\s|$))(?=\S)"
 )
 """Behind the time: the logger's names, none of which is a level, the level of an error, and a message that is no number."""
 _BETTER = re.compile(r"[\s|:,\])\[(<-]{0,6}(?:INFO|DEBUG|NOTICE|NOTE|TRACE|VERBOSE|WARN(?:ING)?)\b")
