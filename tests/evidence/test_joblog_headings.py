@@ -18,6 +18,8 @@ FIRST = {
     "a logger's exception": ("[ERROR] WorkflowError:\nthe sheet of samples has no column 'fq2'\n", 2, "program_error"),
     "a rule of Snakemake": ('[ERROR] RuleException:\nCalledProcessError in file "/w/a.smk", line 3:\nCommand \'x\' returned non-zero exit status 1.\n[ERROR] Error in rule a, jobid: 1\n[ERROR] WorkflowError:\nAt least one job did not complete successfully.\n[ERROR] The analysis run has failed.', 2, "program_error"),
     "a rule of Snakemake, of old": ('Error in rule comb:\n    jobid: 3\n\nRuleException:\nCalledProcessError in line 7 of /w/a.smk:\nCommand \'x\' returned non-zero exit status 1.\nExiting because a job execution failed. Look above for error message', 1, "program_error"),
+    "a rule of Snakemake, and its sum": ("Error in rule comb:\n    jobid: 3\n\nWorkflowError:\nAt least one job did not complete successfully.", 1, "program_error"),
+    "a workflow of Snakemake's": ("Building DAG of jobs...\nWorkflowError:\nTarget rules may not contain wildcards.", 3, "program_error"),
     "a rule of Snakemake with its own error": ("Error in rule comb:\n    jobid: 3\n\nRuleException:\nNameError in line 7 of /w/a.smk:\nname 'combs' is not defined\nExiting because a job execution failed. Look above for error message", 5, "program_error"),
     "a fixture of pytest": ("==== ERRORS ====\n____ ERROR at setup of test_comb ____\n    def comb():\n>       return hives['north']\nE       KeyError: 'north'\n\nt.py:4: KeyError\n==== 1 error in 0.2s ====", 5, "python_exception"),
     "a logger that breaks its lines": ("260102-10:11:12,7 bees.flow INFO:\n\t node comb began\n260102-10:11:13,7 bees.flow ERROR:\n\t could not run node: comb.wax_split", 4, "program_error"),
