@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 _PG = "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
 _E = "[rank1]:[E424 01:17:25.03 ProcessGroupNCCL.cpp:1895]"
@@ -313,3 +314,34 @@ def test_end_of_a_very_long_line_without_an_error(end: str) -> None:
     steps = "".join(f"\nepoch {n} loss 0.5" for n in range(9))
     data = f"{'x' * 9_000} {end}{steps if 'Epoch' in end else ''}".encode()
     assert not [f for f in classify.classify_stream([*data.splitlines()], "joblog") if f["first_cause"]]
+
+
+_LOST = "ModuleNotFoundError: No module named 'bees'"
+_ENDED = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-02T10:00:00 ***"
+
+
+@every(
+    ("lines", "kind"),
+    [
+        ([_LOST, _ENDED], "import_error"),
+        (["", _LOST, "row 1", _ENDED], "import_error"),
+        # the program went on, an earlier line shows that no head was cut off, or it was not cancelled
+        ([_LOST, *(f"row {n} of wax" for n in range(4)), _ENDED], "slurm_cancelled"),
+        (["reading wax", _LOST, _ENDED], "slurm_cancelled"),
+        ([_LOST, _ENDED.replace(" ***", " DUE TO NODE FAILURE ***")], "slurm_node_fail"),
+        ([_LOST, _ENDED.replace(" ***", " DUE TO TIME LIMIT ***")], "slurm_timeout"),
+    ],
+)
+def test_an_exception_with_which_the_log_begins_had_a_traceback(lines: list[str], kind: str) -> None:
+    """What Slurm cancelled right below it had failed before."""
+    found = classify.classify_stream(io.BytesIO("\n".join(lines).encode()), "joblog")
+    assert next(f["kind"] for f in found if f["first_cause"]) == kind
+
+
+def test_a_log_with_the_blanks_of_a_page_says_what_it_said() -> None:
+    """Pages keep the blanks of a log by those at which no line may be broken."""
+    log = 'reading wax 1\nException in thread "main" java.lang.IllegalStateException: no comb\n\tat a.B.c(B.java:3)\n'
+    page = log.replace(" ", "\N{NO-BREAK SPACE}")
+    found = [list(classify.classify_stream(io.BytesIO(text.encode()), "joblog")) for text in (log, page)]
+    assert [(f["line"], f["kind"], f["first_cause"]) for f in found[1]] == [(2, "program_error", True)]
+    assert found[0] == found[1]

@@ -27,7 +27,7 @@ _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
-    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
+    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)|^KeyboardInterrupt:?\s*$"
 )
 _FRAMES_LINES, _MAX_RANKS = 400, 256
 _WORDS_CHARS = 120
@@ -86,6 +86,8 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
+        self._begins_log = False
+        """Whether the log begins with it."""
         self._decided = False
         """Whether a later line shows that it gave the script or its runner a bad end."""
         self._gave_way: JobFinding | None = None
@@ -228,6 +230,7 @@ class TrailingErrors:
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._traced, self._over = 0, exit_codes.sums_up(found.message)
         self._decided, self._gave_way = False, None
+        self._begins_log = not any(map(str.strip, self._recent))
         self._progress = progress.LogProgress(self._recent, found.message)
 
     def _hold_task(self, found: JobFinding | None) -> None:
@@ -261,11 +264,8 @@ class TrailingErrors:
                 return died
         if (linked := self._linked(found)) is not None:
             return linked
-        if (
-            found.kind in _LAUNCHES
-            and self._last is not None
-            and exit_codes.reached_no_host(self._last.message)
-        ):
+        unreached = self._last is not None and exit_codes.reached_no_host(self._last.message)
+        if unreached and found.kind in _LAUNCHES:
             return self.take_last()
         weak = self._weak
         if weak is not None and weak.kind == "net_ib_error" and found.kind == "rendezvous_failed":
@@ -336,11 +336,8 @@ class TrailingErrors:
         well = lines_behind.went_well(text, self._last.message)
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
-        if (
-            max(self._steps, self._progress.live) >= _STEPS
-            or over
-            or (word and (well or self._alike > _ALIKE))
-        ):
+        went_on = max(self._steps, self._progress.live) >= _STEPS
+        if went_on or over or (word and (well or self._alike > _ALIKE)):
             self._outlive(self._last.message)
             self._last = None
 
@@ -348,6 +345,11 @@ class TrailingErrors:
         words = _NAMES.sub("", message)[:_WORDS_CHARS]
         if words in self._outlived or len(self._outlived) < _MAX_RANKS:
             self._outlived[words] = self._outlived.get(words, 0) + 1
+
+    def is_cut_off_before(self, end: JobFinding) -> bool:
+        """Whether the log begins with the held exception, whose traceback was cut off, and hardly anything stands between it and the cancellation `end`."""
+        last = self._last if self._begins_log and end.kind == "slurm_cancelled" else None
+        return last is not None and "exception" in last.detail and self._behind <= _COMMAND_LINES
 
     @property
     def line(self) -> int:
@@ -377,11 +379,8 @@ class TrailingErrors:
         """Release the held error, which only the end followed; at a bad exit only an error that explains it."""
         found, self._last = self._last, None
         weak, self._weak = self._weak, None
-        if (
-            weak is not None
-            and (not at_exit or weak.detail.get("launch"))
-            and self._weak_behind > _COMMAND_LINES
-        ):
+        counts = not at_exit or (weak is not None and weak.detail.get("launch"))
+        if counts and self._weak_behind > _COMMAND_LINES:
             weak = None
         if weak is not None and found is not None and found.line < weak.line:
             # A line that ends with a colon only announces what follows it.

@@ -67,9 +67,9 @@ _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
 _SIGNALED = re.compile(
-    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+    r"\b(?:[Pp]rocess|[Ww]orker|[Cc]hild)(?: (?:process )?['\"]?[\w.-]{1,40}['\"]?)? (?:was )?(?:signaled to shutdown with|killed by) signal (?:(?P<code>\d{1,3})|(?P<named>SIG[A-Z]{2,8}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
-"""Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
+"""Reports of programs that start processes (TGI, Dask, joblib, DDFacet) about the signal that ended one."""
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
@@ -240,7 +240,8 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        signal = _SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
+        name = found["name"] or found["named"]
+        signal = _SIGNUMS.get(name, _OTHER_SIGNAL) if name else int(found["code"])
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))

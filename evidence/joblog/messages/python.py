@@ -295,6 +295,8 @@ _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pi
 """PyTorch's exception in the parent for an error of a worker."""
 RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError", "TelemacException"})
 """The exception of a notebook runner, Spark or Telemac's launcher for an error of a cell, a task or the solver; it has an own message."""
+_UNNAMED = frozenset({"Exception", "RuleException"})
+"""Names that say nothing; below Snakemake's stands the error itself."""
 _SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
 """PyTorch's exception in every rank when some fail to read or write a checkpoint; their own errors follow."""
 _SUM_MEANING = (
@@ -330,7 +332,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     # PyTorch's loader polls its workers; an empty queue says less than the exception that follows from it.
     if _ONLY_THAT.match(found["text"]) or found["name"].endswith("queue.Empty"):
         detail["wrapper"] = True
-    is_empty = name == "Exception" and not found["text"].strip()
+    is_empty = name in _UNNAMED and not found["text"].strip()
     if is_empty or _PASSED_ON.match(found["text"]) or name in RUNNERS or found["text"].strip() == name:
         # The traceback of the worker's own error follows; also after an exception with only a name, such as joblib's.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
