@@ -154,6 +154,8 @@ class Copied:
         if line == 1:
             text = text.removeprefix("\ufeff")
             self._marked, self._fenced = text.startswith("> "), text.startswith("```")
+            if text.count("`") == 1:  # set as code over several lines
+                text = text.removeprefix("`")
             return "" if self._fenced else text.removeprefix("> ")
         if self._fenced and text.strip() == "```":
             self._fenced, self._closed = False, line

@@ -142,7 +142,7 @@ _SENTENCE = 2  # With so many words before it, a kernel line is only mentioned.
 _SIGTERM = re.compile(
     r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot|Bypassing) (?:an? )?(?:the )?(?:signal(?:=|:? ))?SIG(?:TERM|INT)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:termination )?signal:? (?:15|2)\b|\bSIG(?:TERM|INT) (?:was )?(?:received|caught)\b"
 )
-_SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
+_SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP|\bclosing signal SIGHUP\b")
 _HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "abort": 6, "terminated": 15}
 _SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
