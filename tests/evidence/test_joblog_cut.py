@@ -266,6 +266,114 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n" + "".join(f"iteration {n} | loss 1.2\n" for n in range(9))
         + "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
     ),
+    (
+        "a rank that asks for NCCL's id; the paste ends within the reason",
+        "rendezvous_failed",
+        {"line": 3, "rank": 5, "op": "barrier"},
+        "Traceback (most recent call last):\n    work = default_pg.barrier(opts=opts)\nRuntimeError: [5] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Soc",
+    ),
+    (
+        "DeepSpeed: the line ends within the command",
+        "task_exit",
+        {"line": 2, "domains": ["user_program", "system_software", "hardware"]},
+        "[2026-05-15 00:12:57,785] [INFO] [launch.py:178:sigkill_handler] Killing subprocess 2211\n[2026-05-15 00:12:57,786] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_ra",
+    ),
+    (
+        "Paddle: the line ends within the command",
+        "task_exit",
+        {"line": 2, "rank": 3},
+        "LAUNCH INFO 2026-11-21 02:35:54,384 Pod failed\nContainer rank 3 status failed cmd ['/usr/bin/python3', '-u', 'tools/train.py'",
+    ),
+    (
+        "Paddle: the code of the failed worker",
+        "segfault",
+        {"line": 2},
+        "LAUNCH ERROR 2026-11-21 02:35:54,385 Container failed !!!\nContainer rank 0 status failed cmd ['/usr/bin/python3', '-u', 'train.py'] code -11 log log/workerlog.0",
+    ),
+    (
+        "torchelastic passes a hang-up on; the end of its traceback is cut off",
+        "process_terminated",
+        {"line": 1, "domains": ["user_program"]},
+        "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 411 closing signal SIGHUP\nTraceback (most recent call last):\n" + _FRAME[:-5],
+    ),
+    (
+        "torchelastic ends the others after one failed",
+        "python_exception",
+        {"line": 4},
+        "Traceback (most recent call last):\n" + _FRAME + "KeyError: 'lr'\nWARNING:torch.distributed.elastic.multiprocessing.api:Sending process 411 closing signal SIGTERM",
+    ),
+    (
+        "Ascend: the form with the function's name",
+        "watchdog_timeout_init",
+        {"line": 1},
+        "[PID: 81] 2026-12-29-03:16:15.787.356 Get_Socket_Timeout(EI0006): Getting socket times out. Reason: 1. The remote does not initia",
+    ),
+    (
+        "Ascend: a task of HCCL, without the lines above",
+        "watchdog_timeout",
+        {"line": 2, "timeout_ms": 1836000},
+        "        TraceBack (most recent call last):\n        The error from device(chipId:2, dieId:0), serial number is 9, hccl fftsplus task timeout occurred during task execution, stream_id:7, sq_id:7, task_id:5, stuck notify num:3, timeout:1836.[FUNC:Pro",
+    ),
+    (
+        "a logger announces the traceback below it",
+        "python_exception",
+        {"line": 5, "domains": ["user_program"]},
+        "[2026-03-27 08:57:41] ERROR: Uncaught exception:\nTraceback (most recent call last):\n" + _FRAME + "OSError: Caught OSError in DataLoader worker process 5.\nOriginal Traceback (most recent call last):\n  File \"/opt/wor",
+    ),
+    (
+        "a logger announces the loss of a peer",
+        "python_consequence",
+        {"line": 5},
+        "2026-03-27 08:57:41 - ERROR - Training failed:\nTraceback (most recent call last):\n" + _FRAME + "ConnectionResetError: [Errno 104] Connection reset by peer",
+    ),
+    (
+        "a logger announces a traceback that is cut off",
+        "python_exception",
+        {"line": 2, "domains": ["user_program", "system_software", "hardware"]},
+        "2026-03-27 08:57:41 - ERROR - Training failed:\nTraceback (most recent call last):\n" + _FRAME,
+    ),
+    (
+        "an error that does not announce the traceback below it",
+        "program_error",
+        {"line": 1},
+        "2026-03-27 08:57:41 - ERROR - shard 17 holds no samples\nTraceback (most recent call last):\n" + _FRAME + "ConnectionResetError: [Errno 104] Connection reset by peer",
+    ),
+    (
+        "a page's mark for code in front of the first line",
+        "python_exception",
+        {"line": 4},
+        "`Traceback (most recent call last):\n" + _FRAME + "KeyError: 'lr'",
+    ),
+    (
+        "an RPC agent waits for an answer of a peer that is gone",
+        "peer_lost",
+        {"line": 1},
+        "[W tensorpipe_agent.cpp:939] RPC agent for worker3 encountered error when reading incoming response from worker4: eof (this error originated at tensorpipe/transport/shm/connection_impl.cc:259)\nTraceback (most rec",
+    ),
+    (
+        "RPC agents that lose each other between calls, as they do at every end",
+        None,
+        {},
+        "epoch 1 loss 2.1\nepoch 2 loss 2.0\n[W tensorpipe_agent.cpp:725] RPC agent for worker1 encountered error when reading incoming request from worker0: eof (this error originated at tensorpipe/transport/shm/connection_impl.cc:259)",
+    ),
+    (
+        "the same with an answer that nobody waits for any more",
+        None,
+        {},
+        "epoch 1 loss 2.1\nepoch 2 loss 2.0\nTraining finished successfully.\n[W tensorpipe_agent.cpp:939] RPC agent for worker1 encountered error when reading incoming response from worker0: eof (this error originated at tensorpipe/transport/uv/connection_impl.cc:132)",
+    ),
+    (
+        "PyTorch/XLA: the mesh's master is gone",
+        "store_lost",
+        {"line": 1},
+        "Exception in device=TPU:6: tensorflow/compiler/xla/xla_client/mesh_service.cc:294 : Failed to meet rendezvous 'loss_sum': Socket closed (14)\nTraceback (most recent call last):\n" + _FRAME,
+    ),
+    (
+        "PyTorch/XLA: not all came",
+        "rendezvous_timeout",
+        {"line": 1},
+        "RuntimeError: tensorflow/compiler/xla/xla_client/mesh_service.cc:243 : Failed to meet rendezvous 'torch_xla.core.xla_model.save': Deadline Exceeded (4)",
+    ),
 ]  # fmt: skip
 
 

@@ -188,7 +188,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _CHILD_FAILED.match(text):
         kind = process.of_code(int(found["code"] or 1)) or "task_exit"
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True})
+        return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True} if rank is None else None)
     if _CREATED.match(text):
         context.step_created = True
         return None
