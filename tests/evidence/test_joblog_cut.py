@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 _PG = "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
 _E = "[rank1]:[E424 01:17:25.03 ProcessGroupNCCL.cpp:1895]"
@@ -421,3 +422,99 @@ def test_end_of_a_very_long_line_without_an_error(end: str) -> None:
     steps = "".join(f"\nepoch {n} loss 0.5" for n in range(9))
     data = f"{'x' * 9_000} {end}{steps if 'Epoch' in end else ''}".encode()
     assert not [f for f in classify.classify_stream([*data.splitlines()], "joblog") if f["first_cause"]]
+
+
+_END = "slurmstepd: error: *** JOB 4711 ON gpu-node07 CANCELLED AT 2026-03-14T09:26:53 DUE TO TIME LIMIT ***"
+_ANYBODY = ["user_program", "system_software", "hardware"]
+
+
+@every(
+    ("n_chars", "kind"),
+    [
+        *((n, "process_terminated") for n in (45, 55, 63, 76, 82, 85, 87)),
+        *((n, "slurm_timeout") for n in (89, 92, 97, len(_END))),
+    ],
+)
+def test_an_end_by_slurm_whose_reason_is_cut_off(n_chars: int, kind: str) -> None:
+    """Slurm ended the job, and nobody knows why until the first letters of the reason are there."""
+    (found,) = _read(f"epoch 1 loss 2.1\n{_END[:n_chars]}")
+    assert (found["kind"], found["line"], found["first_cause"]) == (kind, 2, True)
+    assert found["domains"] == (_ANYBODY if kind == "process_terminated" else ["user_program"])
+
+
+@every(
+    ("line", "kind"),
+    [
+        ("srun: error: gpu-node07: tas", None),
+        ("srun: error: gpu-node07: task", "task_exit"),
+        ("srun: error: gpu-node07: tasks 0-3,", "task_exit"),
+        ("srun: error: gpu-node07: task 3: Exi", "task_exit"),
+        ("srun: error: gpu-node07: task 3: Segmentati", "segfault"),
+        ("srun: error: gpu-node07: task 3: K", "oom_kill_suspected"),
+        ("srun: error: gpu-node07: task 3: Exited with exit code 2", "task_exit"),
+    ],
+)
+def test_an_end_of_tasks_that_is_cut_off(line: str, kind: str | None) -> None:
+    found = [f for f in _read(f"epoch 1 loss 2.1\n{line}") if f["first_cause"]]
+    assert [f["kind"] for f in found if f["kind"] != "slurm_launch_failed"] == ([kind] if kind else [])
+
+
+@every(
+    "line",
+    [
+        "RuntimeError: No CUDA GP",
+        "OSError: [Errno 101] Netw",
+        "RuntimeError: NCCL error in: /opt/conda/torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled",
+        "RuntimeError: DataLoader worker (pid 146",
+        "RuntimeError: DataLoader worker (pid 1469) is killed by sig",
+        "RuntimeError: Connectio",
+        "ERROR:composer.cli.launcher:Rank 0 crashed with",
+        "RuntimeError: CUDNN_STATUS_NOT_IN",
+        "FatalError: `Termination signal` is detec",
+        "forrtl: error (78): process killed",
+        "/opt/bin/solve: line 17: echo: write erro",
+        "RuntimeError: [enforce fail at inline_container.cc:764] . PytorchStreamWrit",
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/a/main.c', '-O3'",
+        "MPICH ERROR [Rank 7] [job id 65.0] [Mon Jan 11 16:15:34 2026] [unknown] [nid001] - Abort(1115279) (rank 7 in comm 0): Fatal error in PMPI",
+    ],
+)  # fmt: skip
+def test_an_error_that_is_cut_off_before_it_shows_whose_fault_it_is_accuses_nobody(line: str) -> None:
+    """What the whole line says may be a machine's or another process's fault."""
+    (found,) = [f for f in _read(f"epoch 1 loss 2.1\n{_FRAME}{line}") if f["first_cause"]]
+    assert found["domains"] == _ANYBODY
+
+
+@every(
+    "line",
+    [
+        "RuntimeError: No CUDAtrix in the batch",
+        "ValueError: no such mode",
+        "RuntimeError: Input/output shapes differ",
+        "KeyError: 'Broken'",
+        "FileNotFoundError: [Errno 2] No su",
+        "RuntimeError: Rank 0 crashed with an empty batch",
+    ],
+)
+def test_an_error_that_only_begins_alike_is_the_programs(line: str) -> None:
+    (found,) = [f for f in _read(f"epoch 1 loss 2.1\n{_FRAME}{line}") if f["first_cause"]]
+    assert found["domains"] == ["user_program"]
+
+
+@every(
+    ("line", "kind"),
+    [
+        ("nk0]: ValueError: min() arg is an empty sequence", "python_exception"),
+        ("rmine the device handle for GPU0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU", "cuda_device_lost"),
+        ("Python error: Segmentation fault", "segfault"),
+        (": severe (174): SIGSEGV, segmentation fault occurred", "segfault"),
+        ("access fault by GPU node-2 (Agent handle: 0x1191a00) on address (nil). Reason: Page not present", "cuda_illegal_access"),
+    ],
+)  # fmt: skip
+def test_a_log_that_begins_within_the_line_of_its_cause(line: str, kind: str) -> None:
+    found = _read(f"{line}\nsrun: error: n1: task 0: Exited with exit code 1")
+    assert [(f["kind"], f["line"]) for f in found if f["first_cause"]] == [(kind, 1)]
+
+
+def test_a_message_of_glibc_about_the_heap_is_known_by_its_head() -> None:
+    (found,) = _read("*** Error in `./bin/solve': corrupted si")
+    assert found["kind"] == "memory_corruption"

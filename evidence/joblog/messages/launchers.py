@@ -74,7 +74,7 @@ _REFUSED = re.compile(
 )
 _HYDRA_LINE = "MPI's launcher met an error of its own: a process it could not start, a node it could not reach, or one that ended."
 _CHILD_FAILED = re.compile(
-    r"(?:LAUNCH ERROR [\d-]{10} [\d:,]{8,12} )?Container (?:failed !!!|rank (?P<rank>\d{1,8}) status failed cmd \[(?:.{0,4000}\] code (?P<code>-?\d{1,6}) log )?)"
+    r"Container rank (?P<rank>\d{1,8}) status failed cmd \[(?:.{0,4000}\] code (?P<code>-?\d{1,6}) log )?"
     r"|(?:\[[\d :,-]{10,30}\] )?\[ERROR\] \[launch\.py:\d{1,6}:\w{1,40}\] \['"
 )
 """Paddle's and DeepSpeed's launchers about a child that failed; the command is long, and a paste often ends inside it."""
@@ -188,7 +188,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _CHILD_FAILED.match(text):
         kind = process.of_code(int(found["code"] or 1)) or "task_exit"
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True} if rank is None else None)
+        return make(FACTS, kind, record, rank=rank)
     if _CREATED.match(text):
         context.step_created = True
         return None
@@ -201,7 +201,17 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="launchers",
-    triggers=(": error: ", "step creation ", "tep created", ": fatal: ", "[mpiexec@", "[proxy:", "[launch.py:", "Container ", _RULE),
+    triggers=(
+        ": error: ",
+        "step creation ",
+        "tep created",
+        ": fatal: ",
+        "[mpiexec@",
+        "[proxy:",
+        "[launch.py:",
+        "Container rank ",
+        _RULE,
+    ),
     read=read,
     facts=FACTS,
     expects=JoblogContext.boxed,

@@ -13,7 +13,12 @@ FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_
 FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]
 FACTS["collective_mismatch"] = torch_nccl.FACTS["collective_mismatch"]
 _REASONS = (
-    ("watchdog_timeout", re.compile(r"EI0002\)?: .{0,120}?times? ?out|EE1002\)?: .{0,80}?timeout|\bwait execution of the Notify register times out\b|\bhccl (?:fftsplus|aicpu|aicore|ccu) (?:task )?timeout occurred\b(?:.{0,200}?\btimeout:(?P<s>\d{1,6}))?")),
+    (
+        "watchdog_timeout",
+        re.compile(
+            r"EI0002\)?: .{0,120}?times? ?out|EE1002\)?: .{0,80}?timeout|\bwait execution of the Notify register times out\b|\bhccl (?:fftsplus|aicpu|aicore|ccu) (?:task )?timeout occurred\b(?:.{0,200}?\btimeout:(?P<s>\d{1,6}))?"
+        ),
+    ),
     (
         "watchdog_timeout_init",
         re.compile(
