@@ -12,14 +12,14 @@ _LEAST = 8
 """A shorter beginning may be a word of anything."""
 _SENTENCES = (
     "No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected", "cuDNN error: CUDNN_STATUS_",
-    "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_EXECUTION_FAILED", "Unexpected result nan",
-    "NCCL communicator was aborted", "NCCL error in: ", "unhandled system error", "unhandled cuda error", "Connection reset by peer", "Connection closed by peer",
+    "CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_EXECUTION_FAILED",
+    "NCCL communicator was aborted", "NCCL error in: ", "Connection reset by peer", "Connection closed by peer",
     "Connection refused", "Broken pipe", "Socket Timeout", "Network is unreachable", "No route to host", "Host is down",
     "[Errno 101] Network is unreachable", "[Errno 113] No route to host", "[Errno 112] Host is down", "[Errno -2] Name or service not known",
     "[Errno -3] Temporary failure in name resolution", "Name or service not known", "Temporary failure in name resolution", "Could not resolve host",
     "Input/output error", "Remote I/O error", "No space left on device", "Disk quota exceeded", "Stale file handle", "Read-only file system",
     "Transport endpoint is not connected", "Cannot send after transport endpoint shutdown", "Communication error on send", "write error: Input/output error",
-    "PytorchStreamWriter failed", "out of memory on device", "CUDA driver version is insufficient",
+    "PytorchStreamWriter failed", "CUDA driver version is insufficient",
 )  # fmt: skip
 """What is not the program's fault alone, in the words of CUDA, NCCL, PyTorch and the C library."""
 _BEGINNINGS = frozenset(words[:n] for words in _SENTENCES for n in range(_LEAST, len(words)))
@@ -29,7 +29,7 @@ _OPEN = re.compile(
     r"\bNCCL [Ee]rror in: [^,]{0,400}(?:, [a-z ]{0,20})?$|\bDataLoader worker \(pid[^)]{0,400}\)?(?: is .{0,20}| exited.{0,14})?$"
     r"|\b[Rr]ank \d{1,8} crashed(?: with.{0,12})?$|\bCalledProcessError: Command (?!.*(?:returned non-zero|died with))"
     r"|\bFatal error in (?:P?MPI\w{0,60})?:?$|\bFatalError: `[A-Z][^`]{2,60}`?[a-z ]{0,30}$|\bforrtl: (?:error|severe) \(\d{1,5}\):(?: p[a-z]{0,6}(?: [a-z]{0,11})?(?: \(?S?I?G?)?)?$"
-    r"|\bCU(?:DNN|BLAS|SOLVER|SPARSE|FFT)_STAT[A-Z_]{0,40}$|\bUCX {1,4}(?:ERROR|FATAL) cu[A-Z]\w{2,60}\(.{0,200}$"
+    r"|\bRank \d{1,8}, node .{1,200}: Unexpected r[a-z ]{0,10}$|\bCU(?:DNN|BLAS|SOLVER|SPARSE|FFT)_STAT[A-Z_]{0,40}$|\bUCX {1,4}(?:ERROR|FATAL) cu[A-Z]\w{2,60}\(.{0,200}$"
 )
 """The same with numbers or names inside. Whole messages of these forms are other kinds."""
 
