@@ -340,6 +340,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         "2026-03-27 08:57:41 - ERROR - shard 17 holds no samples\nTraceback (most recent call last):\n" + _FRAME + "ConnectionResetError: [Errno 104] Connection reset by peer",
     ),
     (
+        "a logger without the label that PyTorch's traceback has",
+        "python_consequence",
+        {"line": 5, "rank": 0},
+        '2026-03-27 08:57:41 - ERROR - Training failed:\n[rank0]: Traceback (most recent call last):\n[rank0]:   File "/opt/train.py", line 42, in main\n[rank0]:     run(args)\n[rank0]: ConnectionResetError: [Errno 104] Connection reset by peer',
+    ),
+    (
         "a page's mark for code in front of the first line",
         "python_exception",
         {"line": 4},

@@ -224,9 +224,10 @@ class TrailingErrors:
         self._decided, self._gave_way = False, None
         self._progress = progress.LogProgress(self._recent, found.message)
 
-    def traceback_begins(self) -> None:
-        """An error right above it that ends with a colon only announces it."""
-        if self._last is not None and self._behind == 0 and self._last.message.rstrip().endswith(":"):
+    def traceback_begins(self, rank: int | None) -> None:
+        """An error of no other rank right above it that ends with a colon only announces it."""
+        last = self._last
+        if last and not self._behind and last.rank in (None, rank) and last.message.rstrip().endswith(":"):
             self._last = None
 
     def _hold_task(self, found: JobFinding | None) -> None:

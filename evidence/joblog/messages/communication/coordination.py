@@ -23,7 +23,7 @@ FACTS = {
 _GONE = re.compile(
     r"\bcoordinator detected missing heartbeats\b|: The following tasks have disconnected: "
     r"|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bbecause its (?:owner's )?node (?:has )?died\b|\bShutdownHook: lame workers found: "
-    r"|\btensorpipe_agent\.cpp:\d{1,6}\] RPC agent for \S{1,100} encountered error when (?:reading incoming response from|sending (?:outgoing request|response to request) #\d)"
+    r"|\btensorpipe_agent\.cpp:\d{1,6}\] RPC agent for \S{1,100} encountered error when reading incoming response from"
 )
 """XLA's coordinator, Ray's table of nodes, TensorFlow's hook that looks for lost TPU workers, and PyTorch's RPC agent that lost a peer with which a call was open.
 Between calls, agents lose each other at every end."""
