@@ -81,7 +81,7 @@ _SHELL = re.compile(
     r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?:\*\*)?(?P<how>Killed(?!\s{1,40}(?:\S{1,80}/)?(?:nvidia-smi|rocm-smi|dcgmi|gpustat|nvtop|h?top|vmstat|iostat|mpstat|pidstat|sar|dstat|tail|sleep|watch)(?:\s|$))|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
 _BARE = re.compile(
-    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
+    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\((?:co?r?e? ?d?u?m?p?e?d?\)?)?)?\.?$"
     r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
     r"|^(?P<other>segmentation fault|aborted|bus error|illegal instruction) {1,8}\(core dumped\)$"
 )
