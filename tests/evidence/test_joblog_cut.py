@@ -280,6 +280,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         "[2026-05-15 00:12:57,785] [INFO] [launch.py:178:sigkill_handler] Killing subprocess 2211\n[2026-05-15 00:12:57,786] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_ra",
     ),
     (
+        "DeepSpeed: a page broke the line within the command",
+        "oom_kill_suspected",
+        {"line": 3},
+        "[2026-05-15 00:12:57,785] [INFO] [launch.py:178:sigkill_handler] Killing subprocess 2211\n[2026-05-15 00:12:57,786] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_ra\nnk=1', '--lr', '0.1'] exits with return code = -9",
+    ),
+    (
         "Paddle: the line ends within the command",
         "task_exit",
         {"line": 2, "rank": 3},

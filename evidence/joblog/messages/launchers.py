@@ -75,7 +75,7 @@ _REFUSED = re.compile(
 _HYDRA_LINE = "MPI's launcher met an error of its own: a process it could not start, a node it could not reach, or one that ended."
 _CHILD_FAILED = re.compile(
     r"Container rank (?P<rank>\d{1,8}) status failed cmd \[(?:.{0,4000}\] code (?P<code>-?\d{1,6}) log )?"
-    r"|(?:\[[\d :,-]{10,30}\] )?\[ERROR\] \[launch\.py:\d{1,6}:\w{1,40}\] \['"
+    r"|(?:\[[\d :,-]{10,30}\] )?\[ERROR\] \[launch\.py:\d{1,6}:\w{1,40}\] \['(?!.*\] exits with )"
 )
 """Paddle's and DeepSpeed's launchers about a child that failed; the command is long, and a paste often ends inside it."""
 _RULE = "-" * 74
@@ -188,7 +188,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _CHILD_FAILED.match(text):
         kind = process.of_code(int(found["code"] or 1)) or "task_exit"
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return make(FACTS, kind, record, rank=rank)
+        return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True})
     if _CREATED.match(text):
         context.step_created = True
         return None
