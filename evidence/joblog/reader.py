@@ -152,6 +152,7 @@ class JobLogReader:
                 self._tracebacks[rank] = chain.OpenTraceback(record.line, _indent(record.text))
                 self._chain.begin(record, next(iter(reversed(self._candidates.recent)), ""))
                 self._candidates.announced(record.line)
+                self._trailing.traceback_begins(rank)
             return None
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
