@@ -1,6 +1,6 @@
 """Listings that only show lines of a log: strings of several lines in source code, changes as `git diff` shows them, records with escapes.
 
-A string counts only with its end, a change only with all lines that its head counts. What opens one and never closes is none, and
+What `rich` wrapped is joined first. A string counts only with its end, a change only with all lines that its head counts. What opens one and never closes is none, and
 nothing below it is lost. The lines of a traceback open nothing: it shows a statement's first lines.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Reversible
 from itertools import islice
+
+from probing_cluster.evidence import wrapped_columns
 
 MAX_LINES = 120
 """A string is followed for so many lines."""
@@ -154,13 +156,18 @@ class Listing:
         self._mark, self._began, self._changed, self._shown_until = "", 0, 0, 0
         self._held: list[tuple[int, str]] = []
         self._hunk, self._record = Hunk(), WrappedRecord()
+        self._columns = wrapped_columns.Columns()
 
     def inside(self, line: int) -> bool:
         """Whether `line`, the next one, may belong to one."""
-        return self._holds() or self._record.inside(line)
+        return self._columns.inside() or self._holds() or self._record.inside(line)
 
     def read(self, line: int, text: str, *, labelled: bool = False) -> Iterator[tuple[int, str]]:
         """A line of the log, in order; yields the lines to read with their numbers. `labelled`: a launcher's label stood before it."""
+        for number, whole in self._columns.read(line, text):
+            yield from self._read(number, whole, labelled=labelled)
+
+    def _read(self, line: int, text: str, *, labelled: bool) -> Iterator[tuple[int, str]]:
         if self._holds():
             most = MAX_LINES if self._mark else _HUNK_LINES
             fits = line <= self._began + most and len(text) <= _MAX_CHARS
@@ -186,6 +193,8 @@ class Listing:
 
     def rest(self) -> Iterator[tuple[int, str]]:
         """At the end of the log: the lines held."""
+        for number, whole in self._columns.rest():
+            yield from self._read(number, whole, labelled=False)
         yield from self._given_back()
 
     def _holds(self) -> bool:

@@ -79,6 +79,7 @@ _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
 _GLUED = re.compile(
     r"(?:(?<=[^\s\"'`(\[{=/:\])>|])|(?<=\.{3} ))(?:forrtl: (?:severe|error) \(\d|Fortran runtime error: |terminate called (?:after throwing|without)|MPICH ERROR \[Rank \d|Abort\(-?\d{1,12}\) on node \d)"
     r"|(?<=\.{3})(?: (?<=\.{3} ))?(?:Segmentation fault|Bus error)(?: \(core dumped\))?\s*$|(?:(?<=[\d%])|(?<=[st]\]))(?:Segmentation fault|Bus error|Aborted|Killed|Illegal instruction|Floating point exception)(?: \(core dumped\))?\s*$"
+    r"|(?:(?<=[\s.,\d]\d)|(?<=[%|\]]))[A-Za-z][\w.+-]{0,60}: \S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh):\d{1,7}: .{0,400}?Assertion `.{1,300}' failed\.?\s*$"
     r"|(?<=\.{3})(?: (?<=\.{3} ))?[A-Za-z][\w+-]{1,40}: (?:fatal )?(?:[Ee]rror|ERROR)(?=: | [A-Za-z])"
     r"|(?:(?<=\.{3})|(?<=[%|])|(?<=[%|.] )|(?<=ing ))Error in [\w.:$`]{1,80}\(.{0,200}\) :\s*$"
 )
