@@ -31,7 +31,8 @@ class Columns:
         """A line of the log, in order; yields the lines to read with their numbers."""
         row = self._row(line, text) if self._began else None
         if row and self._goes_on(row):
-            blank = "" if len(self._last) == self._width and " " not in self._last else " "
+            whole = len(self._last) == self._width and " " not in self._last and self._last[-1] != ","
+            blank = "" if whole else " "
             self._text, self._last, self._alone = f"{self._text}{blank}{row}"[:_MOST_CHARS], row, ""
             return
         yield from self.rest()

@@ -156,6 +156,87 @@ NEW_RECORD = re.compile(
 """A line that begins a message of its own."""
 
 
+_HEAD_GLUED = re.compile(r"[^\s:]Traceback \(most recent call last\):?$|last\):Traceback \(most ")
+_FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
+_NAME = r"(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,50}?(?:Error|Exception)"
+_BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|Module|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
+_BEHIND_CODE = re.compile(
+    rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
+)
+"""A frame, a line of source or its marks, and an exception that another process wrote behind it."""
+_MARKS = re.compile(r"(?P<marks>\s{4,}[\^~]{2,200})(?=[^\s^~])")
+_NAMES = re.compile(rf"(?P<name>{_NAME})(?P<more>(?:(?:: ?)*(?P=name))*)(?P<colon>(?:: ?)*)(?P<rest>.*)$")
+_CODE = re.compile(
+    rf" {{2}}|[\^~]{{2}}|{re.escape(grammar.TRACEBACK)}|(?:return|raise|self\.|for|if|with|yield|await|assert|else|try)\b|[\w.]{{1,80}}(?:\(| = )"
+)
+"""How a frame, a line of source or a traceback's head begins."""
+_MIXED_LINES, _TRACEBACK_LINES = 60, 400
+
+
+class GluedRanks:
+    """Takes apart what processes that end together write into each other: each writes its lines, the name of its exception and the text in parts."""
+
+    def __init__(self) -> None:
+        self._mixed_until = self._traceback_until = 0
+        self._name, self._has_colon = "", False
+        """The last exception whose text another process cut off, and whether its colon came."""
+
+    def inside(self, line: int) -> bool:
+        """Whether `line`, the next one, may hold the text that was cut off."""
+        return line <= self._mixed_until
+
+    def lines(self, line: int, text: str) -> list[str]:
+        """The lines that a line of the log, or a part of it, stands for."""
+        return [part for piece in lines(text) for part in self._parts(line, piece)]
+
+    def _parts(self, line: int, text: str) -> list[str]:
+        if grammar.TRACEBACK in text:
+            self._traceback_until = line + _TRACEBACK_LINES
+        if ('  File "' in text and _FRAME_GLUED.search(text)) or _HEAD_GLUED.search(text):
+            self._mixed_until = line + _MIXED_LINES
+        if line > max(self._traceback_until, self._mixed_until):
+            return [text]
+        parts = []
+        behind = _BEHIND_CODE.match(text) if text[:2] == "  " else None
+        if behind and not mention.is_quoted(behind["code"]):
+            self._mixed_until = line + _MIXED_LINES
+            parts, text = [behind["code"]], text[behind.end() :]
+        if not self.inside(line):
+            return [text]
+        if marks := _MARKS.match(text):
+            parts, text = [*parts, marks["marks"]], text[marks.end() :]
+        if (head := text.find(grammar.TRACEBACK)) > 0:
+            return [*parts, *self._ended(text[:head]), text[head:]]
+        return parts + self._ended(text)
+
+    def _ended(self, text: str) -> list[str]:
+        """The parts of a line with which one of the processes ends, perhaps."""
+        if text[:1] == ":" and self._name:
+            self._has_colon, text = True, text.lstrip(": ").removeprefix(self._name).lstrip(": ")
+        found = _NAMES.match(text)
+        if found is None:
+            return self._restored(text)
+        name, rest = found["name"], found["rest"]
+        if rest and found["colon"] and not _CODE.match(rest):
+            self._name = ""
+            return [f"{name}: {rest}"]
+        if rest and not (found["colon"] or found["more"] or re.fullmatch(_BUILT_IN, name)):
+            return [text]
+        self._name, self._has_colon = name, found["colon"] != ""
+        return [name, f"    {rest.strip()}"] if rest else [name]
+
+    def _restored(self, text: str) -> list[str]:
+        """The exception of which the line is the text, if it can be one."""
+        if (
+            not (self._name and self._has_colon and text.strip())
+            or _CODE.match(text)
+            or NEW_RECORD.match(text)
+        ):
+            return [text]
+        name, self._name = self._name, ""
+        return [f"{grammar.TRACEBACK}:", f"{name}: {text}"]
+
+
 _MIN_WRAP_CHARS = 60
 _CUT = re.compile(
     r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(|what\(\):.{1,600}\b(?:cuda|hip)[A-Z]\w{2,30}(?: f\w{0,5}:?)?\s?$"
