@@ -27,7 +27,7 @@ _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
-    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
+    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)|^KeyboardInterrupt:?\s*$"
 )
 _FRAMES_LINES, _MAX_RANKS = 400, 256
 _WORDS_CHARS = 120
@@ -199,7 +199,7 @@ class TrailingErrors:
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
         found = (raised := python.exception(record)) and languages.of_runtime(raised)
-        if found and uncaught and found.role is LineRole.ROOT:
+        if found and uncaught and (found.role is LineRole.ROOT or found.kind == "interrupted"):
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
         if (
