@@ -158,13 +158,19 @@ NEW_RECORD = re.compile(
 
 _HEAD_GLUED = re.compile(r"[^\s:]Traceback \(most recent call last\):?$|last\):Traceback \(most ")
 _FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
-_NAME = r"(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,50}?(?:Error|Exception)"
+_NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
 _BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|Module|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
 _BEHIND_CODE = re.compile(
     rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
 )
 """A frame, a line of source or its marks, and an exception that another process wrote behind it."""
-_MARKS = re.compile(r"(?P<marks>\s{4,}[\^~]{2,200})(?=[^\s^~])")
+_BEHIND_FRAME = re.compile(r"\s{2,}File \"[^\"\n]{1,400}\", line \d{1,7}, in (?=\w{1,80} \S)")
+"""A frame with an exception's text behind its function's name."""
+_MARKS = re.compile(
+    r"\s{4,}[\^~]{2,200}(?=[^\s^~])|\s{2,}\[Previous line repeated \d{1,6} more times?\](?=\S)"
+)
+_BEHIND_TEXT = re.compile(rf"(?: {{2}}File \"|(?<=[a-z\d)\]'\".])(?:{_BUILT_IN}){{1,8}}:? ?$).*")
+"""What another process wrote behind an exception's text: its frame, or its exception's name."""
 _NAMES = re.compile(rf"(?P<name>{_NAME})(?P<more>(?:(?:: ?)*(?P=name))*)(?P<colon>(?:: ?)*)(?P<rest>.*)$")
 _CODE = re.compile(
     rf" {{2}}|[\^~]{{2}}|{re.escape(grammar.TRACEBACK)}|(?:return|raise|self\.|for|if|with|yield|await|assert|else|try)\b|[\w.]{{1,80}}(?:\(| = )"
@@ -180,6 +186,8 @@ class GluedRanks:
         self._mixed_until = self._traceback_until = 0
         self._name, self._has_colon = "", False
         """The last exception whose text another process cut off, and whether its colon came."""
+        self._read: set[str] = set()
+        """Exceptions that were read with their texts."""
 
     def inside(self, line: int) -> bool:
         """Whether `line`, the next one, may hold the text that was cut off."""
@@ -195,6 +203,8 @@ class GluedRanks:
         if ('  File "' in text and _FRAME_GLUED.search(text)) or _HEAD_GLUED.search(text):
             self._mixed_until = line + _MIXED_LINES
         if line > max(self._traceback_until, self._mixed_until):
+            self._name = ""
+            self._read.clear()
             return [text]
         parts = []
         behind = _BEHIND_CODE.match(text) if text[:2] == "  " else None
@@ -203,8 +213,8 @@ class GluedRanks:
             parts, text = [behind["code"]], text[behind.end() :]
         if not self.inside(line):
             return [text]
-        if marks := _MARKS.match(text):
-            parts, text = [*parts, marks["marks"]], text[marks.end() :]
+        if (marks := _MARKS.match(text)) or (self._has_colon and (marks := _BEHIND_FRAME.match(text))):
+            parts, text = [*parts, marks[0]], text[marks.end() :]
         if (head := text.find(grammar.TRACEBACK)) > 0:
             return [*parts, *self._ended(text[:head]), text[head:]]
         return parts + self._ended(text)
@@ -217,24 +227,29 @@ class GluedRanks:
         if found is None:
             return self._restored(text)
         name, rest = found["name"], found["rest"]
-        if rest and found["colon"] and not _CODE.match(rest):
-            self._name = ""
-            return [f"{name}: {rest}"]
-        if rest and not (found["colon"] or found["more"] or re.fullmatch(_BUILT_IN, name)):
+        if not found["colon"] and rest and not (found["more"] or re.fullmatch(_BUILT_IN, name)):
             return [text]
+        if rest and not _CODE.match(rest):
+            return self._whole(name, rest)
+        code = [f"    {rest.strip()}"] if rest else []
+        if name in self._read:
+            return code
         self._name, self._has_colon = name, found["colon"] != ""
-        return [name, f"    {rest.strip()}"] if rest else [name]
+        return [name, *code]
 
     def _restored(self, text: str) -> list[str]:
         """The exception of which the line is the text, if it can be one."""
-        if (
-            not (self._name and self._has_colon and text.strip())
-            or _CODE.match(text)
-            or NEW_RECORD.match(text)
-        ):
+        awaited = self._name and self._has_colon and text.strip()
+        if not awaited or _CODE.match(text) or NEW_RECORD.match(text):
             return [text]
-        name, self._name = self._name, ""
-        return [f"{grammar.TRACEBACK}:", f"{name}: {text}"]
+        return self._whole(self._name, text)
+
+    def _whole(self, name: str, text: str) -> list[str]:
+        """An exception with its text. Where its name stood alone above, that was its traceback's end."""
+        head = [f"{grammar.TRACEBACK}:"] if name == self._name else []
+        self._name = "" if head else self._name
+        self._read.add(name)
+        return [*head, f"{name}: {_BEHIND_TEXT.sub('', text)}"]
 
 
 _MIN_WRAP_CHARS = 60
