@@ -159,7 +159,7 @@ NEW_RECORD = re.compile(
 _HEAD_GLUED = re.compile(r"[^\s:]Traceback \(most recent call last\):?$|last\):Traceback \(most ")
 _FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
 _NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
-_BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|Module|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
+_BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|ModuleNotFound|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
 _BEHIND_CODE = re.compile(
     rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
 )
@@ -169,7 +169,7 @@ _BEHIND_FRAME = re.compile(r"\s{2,}File \"[^\"\n]{1,400}\", line \d{1,7}, in (?=
 _MARKS = re.compile(
     r"\s{4,}[\^~]{2,200}(?=[^\s^~])|\s{2,}\[Previous line repeated \d{1,6} more times?\](?=\S)"
 )
-_BEHIND_TEXT = re.compile(rf"(?: {{2}}File \"|(?<=[a-z\d)\]'\".])(?:{_BUILT_IN}){{1,8}}:? ?$).*")
+_BEHIND_TEXT = re.compile(rf"(?: {{2}}File \"|(?<=[a-z\d)\]'\".])(?:{_BUILT_IN}){{1,8}}(?::? ?$| {{2}})).*")
 """What another process wrote behind an exception's text: its frame, or its exception's name."""
 _NAMES = re.compile(rf"(?P<name>{_NAME})(?P<more>(?:(?:: ?)*(?P=name))*)(?P<colon>(?:: ?)*)(?P<rest>.*)$")
 _CODE = re.compile(
@@ -227,7 +227,8 @@ class GluedRanks:
         if found is None:
             return self._restored(text)
         name, rest = found["name"], found["rest"]
-        if not found["colon"] and rest and not (found["more"] or re.fullmatch(_BUILT_IN, name)):
+        known = found["more"] or name == self._name or re.fullmatch(_BUILT_IN, name)
+        if not found["colon"] and rest and not known and rest[:2] != "  ":
             return [text]
         if rest and not _CODE.match(rest):
             return self._whole(name, rest)
@@ -242,7 +243,7 @@ class GluedRanks:
         awaited = self._name and self._has_colon and text.strip()
         if not awaited or _CODE.match(text) or NEW_RECORD.match(text):
             return [text]
-        return self._whole(self._name, text)
+        return self._whole(self._name, text.rstrip(": "))
 
     def _whole(self, name: str, text: str) -> list[str]:
         """An exception with its text. Where its name stood alone above, that was its traceback's end."""
