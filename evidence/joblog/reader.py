@@ -59,7 +59,7 @@ class JobLogReader:
         self._step_output = step_output.StepOutput()
         self._lsf, self._site = step_output.LsfSummary(), step_output.SiteSummary()
         self._heredoc, self._pages = shown_text.HereDocument(), shown_text.Pages()
-        self._copied = shown_text.Copied()
+        self._copied, self._glued = shown_text.Copied(), unfold.GluedRanks()
         self._builds, self._older = step_output.BuildOutput(), shown_text.OlderLog()
         self._listing = listings.Listing(self._candidates.recent)
         self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()
@@ -269,7 +269,7 @@ class JobLogReader:
         return (
             line <= appended.FIRST_LINES  # the first one shows whether the log was copied from a page
             or (self._cut is not None or bool(self._tracebacks))
-            or (self._context.expects(line) or self._step_output.inside(line))
+            or (self._context.expects(line) or self._glued.inside(line) or self._step_output.inside(line))
             or (self._lsf.is_open or self._site.is_open)
             or (self._heredoc.inside(line) or self._older.inside(line) or self._listing.inside(line))
             or (self._candidates.in_doubt or self._trailing.following(line) or self._refuted.following(line))
@@ -300,7 +300,7 @@ class JobLogReader:
         self._head.read(line, text)
         parts = unfold.overwritten(text)
         for part in parts:
-            for piece in unfold.lines(part) if part else ():
+            for piece in self._glued.lines(line, part) if part else ():
                 self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:

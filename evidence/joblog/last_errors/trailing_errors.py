@@ -195,7 +195,7 @@ class TrailingErrors:
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
         found = (raised := python.exception(record)) and languages.of_runtime(raised)
-        if found and uncaught and found.role is LineRole.ROOT:
+        if found and uncaught and (found.role is LineRole.ROOT or found.kind == "interrupted"):
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
         if (

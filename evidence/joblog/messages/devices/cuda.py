@@ -209,7 +209,7 @@ _ANCHOR = re.compile(
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).{0,400}?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|Error: Not enough GPU memory for\b|\bOOM during (?:optimization|forward|backward)\b|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
+    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\bstd::bad_alloc: out_of_memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|Error: Not enough GPU memory for\b|\bOOM during (?:optimization|forward|backward)\b|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.(?:cuh?|hip)\b.{0,400}\b(?:Device-side a|A)ssertion `[^`]{1,400}[`'] failed"
@@ -222,6 +222,7 @@ _PHRASE = re.compile(
 )
 """What the runtime calls its errors: whoever prints one in front of or behind it names its own place."""
 _ITS_NUMBER = re.compile(r" \((\d{3})\)")
+_IN_FILE, _BELOW_FILE = "[CUDA ERROR] in ", re.compile(r"Line \d{1,6}: (\S.{0,300})")
 _STREAM = re.compile(
     r"\b(?:[Ff]ailed|[Cc]ould not|[Uu]nable) to synchronize (?:on )?(?:the )?(?:GPU|CUDA|ROCm|HIP) (?:stream|context|device)\b"
 )
@@ -292,8 +293,7 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if found := _LIBRARY.search(text):
         return kind_of(text[found.start() :]) or kind_of(text) or "cuda_library_error", found
     if found := _ANCHOR.search(text):
-        words = next((g for g in found.groups() if g), found[0])
-        kind = kind_of(found[0]) or kind_of(words)
+        kind = kind_of(found[0]) or kind_of(next((g for g in found.groups() if g), found[0]))
         return kind or _of_number(_NUMBERED.search(text)) or "cuda_error", found
     if (found := _NUMBERED.search(text)) and (kind := _of_number(found)):
         return kind, found
@@ -339,7 +339,7 @@ _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initializat
 """PyTorch's warning when no GPU works: many programs go on without one, others end later, by an exception of any name."""
 
 
-def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """An error line; the advice that PyTorch prints under it is none, and an error that is only mentioned is none."""
     text = record.text
     if found := _INITIALISED.match(text):
@@ -351,6 +351,10 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if _NO_DEVICES.match(text):
         # nvidia-smi and others print it and the job may go on without a GPU.
         return finding("cuda_unavailable", record, handled=True)
+    below = _BELOW_FILE.match(text) if context.head.startswith(_IN_FILE) else None
+    if below and context.announced(record.line):
+        context.head_line = 0
+        return finding(kind_of(below[1]) or "cuda_error", record)
     if _HIP_BINARY.match(text):
         return finding("cuda_version", record)
     recognised = _recognised(text)
@@ -377,9 +381,10 @@ _DRIVER_CALLS = ("Ctx", "Mem", "Ipc", "Stream", "Event", "Device", "Module", "La
 
 FAMILY = grammar.LogFamily(
     name="cuda",
+    expects=JoblogContext.announced,
     triggers=(
         "CUDA", "cuda", "(error-code ", "Error text: ", "call to cu",
-        *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory",
+        *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory", ": out_of_memory",
         "OUT_OF_DEVICE", "access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
         "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", " in HIP ", " in OptiX ", "NVML",
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
