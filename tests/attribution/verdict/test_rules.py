@@ -341,6 +341,15 @@ def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
     assert "train.py:7" in verdict.summary
 
 
+@pytest.mark.parametrize(("state", "domain", "words"), [("T", "system_software", "stopped by a signal"), ("t", "unknown", "held by a tracer")])  # fmt: skip
+def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_its_users_debugger(
+    make, state, domain, words
+):
+    verdict = make.judge(*snapshots(make, state=state))
+    assert (verdict.cause, verdict.domain) == ("rank_stopped", domain)
+    assert words in verdict.summary
+
+
 def test_the_ranks_of_a_node_that_died_at_once(make):
     """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
     first, last = snapshots(make, stack=[])
