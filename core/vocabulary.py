@@ -260,6 +260,9 @@ RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""
 
 
+BOUND_BY, BY_NODE_LIST = "bound_by", "nodelist"
+"""Field of an agent's refusal of a job: what binds the job to that node; and its value for one that asks for the node by name."""
+
 MISSED_BEATS = 2
 """An agent is silent once it could have been heard for more than so many of its beats, and was not; `db/ops.sql` says the same."""
 

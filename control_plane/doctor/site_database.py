@@ -94,7 +94,7 @@ def schema(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         yield doctor.fail("database", found, why=why, fix="probing-ctl db upgrade, as the database's owner")
     if status.read_only:
         why = "nothing is stored: agents keep what they see, no job is judged and no node drained"
-        fix = "[database] url names the primary; ALTER DATABASE … (or ALTER ROLE …) RESET default_transaction_read_only; a full disk may be why it was set"
+        fix = "[database] url names the primary; ALTER DATABASE … (or ALTER ROLE …) RESET default_transaction_read_only; a full disk may be why it was set; behind PgBouncer then RECONNECT on its console, whose sessions of that time stay read-only"
         yield doctor.fail("database_writes", f"read-only: {status.read_only}", why=why, fix=fix)
     if not config.database.url:
         why = "agents on other hosts cannot reach the embedded server"

@@ -133,7 +133,7 @@ def findings(
     return _head(gang, now) | {
         "world_size": max((r.world_size for r in rows if r.world_size), default=None),
         "findings": sorted(found, key=lambda f: f["at"])[-MAX_FINDINGS:],
-        "silent_nodes": sorted(gang.nodes - {r.node for r in rows}),
+        "silent_nodes": [] if gang.is_over else sorted(gang.nodes - {r.node for r in rows}),
     }
 
 

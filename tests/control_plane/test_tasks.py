@@ -1014,6 +1014,24 @@ def test_a_name_like_a_tests_does_not_stop_the_poll(service: context.Context) ->
     assert accounting.run(service) == "1 attempts"
 
 
+@pytest.mark.parametrize(
+    "ended",
+    [{"State": "RUNNING", "End": "Unknown"}, {"State": "REQUEUED", "End": str(int(ago(40).timestamp()))}],
+)
+def test_a_start_that_accounting_does_not_list_yet_gives_the_one_before_it_nothing(
+    service: context.Context, ended: dict[str, str]
+) -> None:
+    """slurmctld was restarted: its word of the next start reaches slurmdbd later than the Prolog's record of it. By the count an attempt knows its own evidence."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, NodeList="n2", AllocTRES="gres/gpu=1", **ended)]
+    fakes.deliver(
+        service.store, "n2", allocations=[holds(7, "GPU-0", at_s=1199), holds(7, "GPU-1", at_s=30, restart=1)]
+    )
+    accounting.run(service)
+    (found,) = service.store.attempts()
+    assert (found.restart_count, found.gpus) == (0, {"n2": ("GPU-0",)})
+
+
 def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: context.Context) -> None:
     """An array task's Prolog is not told which it is by older releases; accounting knows, and the agent reads then."""
     assert isinstance(service.run_slurm, fakes.Sacct)

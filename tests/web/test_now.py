@@ -153,6 +153,12 @@ def test_slurms_state_of_a_silent_node_is_said_with_its_way_back() -> None:
     assert found.next_step == (
         "Slurm has it DOWN+NOT_RESPONDING: find out why it is down; once it answers: scontrol update NodeName=n4 State=RESUME."
     )
+    booted = view.Node(name="n4", states=frozenset({"DOWN"}), reason="Node unexpectedly rebooted")
+    for state in ("silent", "drained"):
+        assert now.node_of(_node(state=state, drained=True), {}, None, None, booted).next_step == (
+            "Slurm holds it DOWN since it booted unasked: see why it booted; scontrol update NodeName=n4 State=RESUME returns it untested"
+            " (with ReturnToService=2 in slurm.conf such a node returns by itself)."
+        )
     by_alice = view.Node(name="n4", states=frozenset({"DOWN"}), reason="alice: pdu work")
     assert now.node_of(_node(), {}, None, None, by_alice).next_step == (
         "Another set it DOWN (alice: pdu work): ask them; scontrol update NodeName=n4 State=RESUME brings it back."

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from probing_cluster.core import sanitize
 from probing_cluster.evidence import locales
 from probing_cluster.evidence.joblog import mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
@@ -116,6 +118,12 @@ def find(record: Record) -> JobFinding | None:
         kind = "process_crashed" if ended and ended["other"] else "process_terminated"
         return make(languages.FACTS, kind, record, role=LineRole.EXIT)
     return None
+
+
+def in_any_language(record: Record) -> JobFinding | None:
+    """The same of a line in whatever language."""
+    word = find(replace(record, text=locales.english(record.text)))
+    return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
 FORMS = (

@@ -8,7 +8,7 @@ from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence import locales, wrapper_lines
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import (
@@ -59,12 +59,6 @@ _STEPS = 3
 """So many further steps show that the program went on."""
 _ALIKE = 20
 """After so many complaints in the same words, the program works through a list and the next one does not end it."""
-
-
-def _last_word(record: Record) -> JobFinding | None:
-    """A line that calls itself an error, in whatever language."""
-    word = error_line.find(replace(record, text=locales.english(record.text)))
-    return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
 class TrailingErrors:
@@ -177,7 +171,7 @@ class TrailingErrors:
         if self._is_of_dropped(record) or levels.is_of_warning(record.text, self._recent):
             return None
         if not _PLAIN.match(record.text):
-            word = _last_word(record) if interesting else error_line.find(record)
+            word = error_line.in_any_language(record) if interesting else error_line.find(record)
             if word and word.role is not LineRole.EXIT and sentences.is_warned(record.text, self._recent):
                 return None
             word = self._complaints.cause_of(word) if word else None
@@ -201,7 +195,7 @@ class TrailingErrors:
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
         found = (raised := python.exception(record)) and languages.of_runtime(raised)
-        if found and uncaught and found.role is LineRole.ROOT:
+        if found and uncaught and (found.role is LineRole.ROOT or found.kind == "interrupted"):
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
         if (
@@ -232,6 +226,12 @@ class TrailingErrors:
         self._decided, self._gave_way = False, None
         self._begins_log = not any(map(str.strip, self._recent))
         self._progress = progress.LogProgress(self._recent, found.message)
+
+    def traceback_begins(self, rank: int | None) -> None:
+        """An error of no other rank right above it that ends with a colon only announces it."""
+        last = self._last
+        if last and not self._behind and last.rank in (None, rank) and last.message.rstrip().endswith(":"):
+            self._last = None
 
     def _hold_task(self, found: JobFinding | None) -> None:
         """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
@@ -283,10 +283,9 @@ class TrailingErrors:
         return weak
 
     def with_reason(self, found: JobFinding) -> JobFinding:
-        """`found`, with the line of the complaint whose command did not bring what it lacks."""
+        """`found`, with the line of the complaint whose command did not bring what it lacks, or with that complaint."""
         self._complaints.died(found)
-        known = self._complaints.line_of_reason(found) if found.role is LineRole.ROOT else None
-        return found if known is None else replace(found, detail={**found.detail, "follows": known})
+        return self._complaints.with_reason(found) if found.role is LineRole.ROOT else found
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""

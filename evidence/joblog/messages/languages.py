@@ -92,6 +92,7 @@ _HEAD = re.compile(
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
     r"|ERROR: (?:LoadError: ){0,4}On worker \d{1,6}:$|Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|[\w.`(\[\"].{0,200}?) :$"
     r"|(?:[A-Z][A-Z-]{1,30} ){0,3}LICENSE MANAGER ERROR:$|\[error\] Pipestance failed\. Error log at:$"
+    r"|\[CUDA ERROR\] in \S{1,300}$|(?:\[[\d.:-]{10,30}\]\[[ \d]{1,8}\])?(?:\w{1,60}: ){0,3}(?:LowLevelFatalError|Fatal error:) \[File:[^\]\n]{1,300}\] \[Line: \d{1,7}\]$"
     r"|FATAL ERROR: CUDA error .{1,200} in file \S{1,300}, function \w{1,100}, line \d{1,7}$"
     r"|\s{0,8}(?:[Ee]rror: )?unable to load shared object '[^'\n]{1,300}':$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
@@ -354,7 +355,7 @@ FAMILY = grammar.LogFamily(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
         "panicked at", "panic: ", "fatal error: ", "Exception in thread", "Caused by: ", "ERROR: ", "Error in ",
-        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "unable to load shared", "symbol lookup",
+        "Error using ", "LowLevelFatalError", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "unable to load shared", "symbol lookup",
         "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
         "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": error #", ": *** [", "ERROR ~", "NotFound: ", "CondaError",

@@ -159,6 +159,13 @@ def test_c_functions_change_no_verdict() -> None:
             assert not any("in C," in line for line in found.proof)
 
 
+def test_a_traced_process_was_stopped_by_no_signal() -> None:
+    """A debugger holds it; whether its user's or root's, nobody knows."""
+    found = stall.judge(gang(rank(2, DONE, stack=LOOP, state="t")), world_size=4)
+    assert (found.kind, found.domain, found.ranks) == ("rank_stopped", "unknown", (2,))
+    assert "held by a tracer" in found.summary
+
+
 @pytest.mark.parametrize(
     ("functions", "itself"),
     [

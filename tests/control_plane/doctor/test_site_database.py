@@ -85,6 +85,7 @@ def test_a_database_that_takes_no_writing_is_no_healthy_one(
     assert [(f.name, "read-only" in f.found, "database" in f.found) for f in found] == [
         ("database_writes", True, True)
     ]
+    assert "RECONNECT" in found[0].fix, "what PgBouncer keeps to Postgres stays read-only"
     assert main.main(["db", "status", "--config", str(path)]) == 1
     assert "read-only" in capsys.readouterr().out
 

@@ -289,8 +289,12 @@ def _is_of(
 def _with_prolog_facts(
     attempt: records.JobAttempt, allocations: Sequence[records.JobAllocation]
 ) -> records.JobAttempt:
-    if not allocations:
+    start_at = attempt.start_at
+    if not allocations or start_at is None:
         return attempt
+    # Where accounting does not list the next start yet, its Prologs are matched to this one, too.
+    count = min(allocations, key=lambda x: abs(x.at - start_at)).restart_count
+    allocations = [x for x in allocations if x.restart_count == count]
     gpus = {x.node: x.gpu_uuids for x in allocations if x.gpu_uuids is not None}
     detail: dict[str, str] = {}
     for allocation in allocations:
@@ -301,7 +305,7 @@ def _with_prolog_facts(
         run_key=detail.get("run_key") or attempt.run_key,
         stdout_path=attempt.stdout_path or detail.get("stdout"),
         work_dir=attempt.work_dir or detail.get("work_dir"),
-        restart_count=max(x.restart_count for x in allocations),
+        restart_count=count,
     )
 
 
