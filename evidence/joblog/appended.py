@@ -1,18 +1,15 @@
 """Finds where an attempt's own lines begin in a file that earlier runs wrote to as well (`--open-mode=append`, `>> train.log`).
 
 The times in the lines show it. Without times nothing is left out. A run that follows the one before within PAUSE cannot be
-told apart from it. The log's first lines, where they come again, show only that another run began: the job itself may have
-started several. So they never clear an error, but decide between two.
+told apart from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta, tzinfo
 
 from probing_cluster.evidence import dates
-from probing_cluster.evidence.joblog import cause, standstill, unexplained_end
-from probing_cluster.evidence.joblog.grammar import LineRole
+from probing_cluster.evidence.joblog import standstill
 
 PAUSE = timedelta(minutes=1)
 """Least gap between the last time of an earlier run and the first one of this run. The times of a log that is written in another
@@ -21,12 +18,6 @@ _CLOCKS_DIFFER = timedelta(minutes=1)
 _HEAD_CHARS = 200
 _UNDATED_LINES = 10_000
 """A log without a time in so many lines has none."""
-FIRST_LINES = 8
-"""A log's beginning stands within so many lines."""
-_HEAD_LINES, _LEAST_CHARS = 2, 12
-"""So many of the first lines make the log's beginning; shorter ones, such as rules, do not count."""
-_END_LINES = 8
-"""A run's beginning stands at most so many lines below the error that ended the run before it."""
 
 
 class AppendedLog:
@@ -61,47 +52,3 @@ class AppendedLog:
             return False
         own_from, self._own_from = self._own_from, None
         return before is not None and before < own_from and at - before >= PAUSE
-
-
-class RepeatedHead:
-    """Follows one log's lines in order and remembers where its first lines come again."""
-
-    def __init__(self) -> None:
-        self._head: list[str] = []
-        self._again: list[int] = []
-        """Lines of the head that the last lines repeated."""
-        self._began = 0
-        """Line at which the last run began; 0 if the head did not come again."""
-
-    def read(self, line: int, text: str) -> None:
-        """A line of the log."""
-        text = text.strip()
-        if len(text) < _LEAST_CHARS:
-            return
-        if len(self._head) < _HEAD_LINES:
-            if line <= FIRST_LINES and text not in self._head:
-                self._head.append(text)
-            return
-        if text != self._head[len(self._again)]:
-            self._again = []
-        if text == self._head[len(self._again)]:
-            self._again.append(line)
-        if len(self._again) == _HEAD_LINES:
-            self._began, self._again = self._again[0], []
-
-    def extend(self, first: int, lines: Iterable[str]) -> None:
-        """Several consecutive lines, from number `first` on."""
-        for line, text in enumerate(lines, first):
-            self.read(line, text)
-
-    def choose(self, candidates: cause.CauseCandidates) -> None:
-        """If the last run ended by another error of the program than an earlier one, that is the first cause."""
-        best = candidates.candidate
-        before = [f for f in candidates.held if f.line < self._began]
-        if best not in before or self._began - before[-1].line > _END_LINES:
-            return
-        for later in candidates.held[len(before) :]:
-            counts = later.role is LineRole.ROOT and not {"survived", "handled"} & later.detail.keys()
-            if counts and later.kind == best.kind and unexplained_end.is_of_next(later, best):
-                candidates.next_run(self._began)
-                return

@@ -49,7 +49,7 @@ _WRAPPED_LINES = 100
 _RAISED = re.compile(r"\s{0,8}(?:\w{1,60}\.){0,8}\w{1,60}(?:Error|Exception): ")
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 LACKING = re.compile(
-    rf"{unnamed.NO_FILE}|{unnamed.NO_DATA}|not found|opening (?:\w{{1,20}} )?file|missing(?! value where TRUE)|no best trial\b|\ball (?:\w{{1,20}} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
+    rf"{unnamed.NO_FILE}|{unnamed.NO_DATA}|not found|opening (?:\w{{1,20}} )?file|missing|no best trial\b|\ball (?:\w{{1,20}} )?(?:trials|runs|jobs|fits|tasks|subjects) failed\b",
     re.IGNORECASE,
 )
 """Messages of a command that lacks its input, or finds it empty."""

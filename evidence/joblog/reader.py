@@ -9,7 +9,6 @@ from dataclasses import replace
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import listings, locales, prefixes
 from probing_cluster.evidence.joblog import (
-    appended,
     cause,
     chain,
     families,
@@ -54,17 +53,18 @@ class JobLogReader:
         self._unraised: dict[int | None, int] = {}
         self._user_code: dict[int | None, int] = {}
         """Line of the last exception of each rank whose own text TensorFlow prints below."""
-        self._chain, self._labels = chain.ExceptionChain(), labels.LineLabels()
+        self._chain = chain.ExceptionChain()
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
         self._step_output = step_output.StepOutput()
         self._lsf, self._site = step_output.LsfSummary(), step_output.SiteSummary()
         self._heredoc, self._pages = shown_text.HereDocument(), shown_text.Pages()
         self._copied, self._glued = shown_text.Copied(), unfold.GluedRanks()
         self._builds, self._older = step_output.BuildOutput(), shown_text.OlderLog()
+        self._labels = labels.LineLabels()
         self._listing = listings.Listing(self._candidates.recent)
         self._tail, self._stacks = closing.Tail(), stack_causes.StackCauses()
         self._refuted = refuted.Refutations(self._candidates.recent, self._tail)
-        self._many, self._head = -_SAME_END_LINES, appended.RepeatedHead()
+        self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
         if mention.is_speech(record.text):
@@ -84,9 +84,8 @@ class JobLogReader:
                     self._context.head_line = 0
                 if not sentence and self._is_quotation(family, record):
                     return None
-                return (
-                    replace(found, role=LineRole.OBSERVATION) if grammar.DEBUG.match(record.text) else found
-                )
+                debug = grammar.DEBUG.match(record.text)
+                return replace(found, role=LineRole.OBSERVATION) if debug else found
         return None
 
     def _has_lost_its_traceback(self, record: Record) -> bool:
@@ -97,8 +96,9 @@ class JobLogReader:
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
         """Whether the family recognises only quoted text: then the line mentions the error."""
         rest = mention.without_quotations(record.text)
-        judges = family in families.JUDGE_MENTION or rest == record.text
-        return not judges and family.read(replace(record, text=rest), JoblogContext()) is None
+        if family in families.JUDGE_MENTION or rest == record.text:
+            return False
+        return family.read(replace(record, text=rest), JoblogContext()) is None
 
     def _join(self, record: Record) -> tuple[bool, JobFinding | None]:
         """Whether the line belongs to the message that was cut, and that message once it is whole."""
@@ -166,8 +166,9 @@ class JobLogReader:
         if current is None:
             if rank in self._unraised and python.exception(record):
                 del self._unraised[rank]
-            found = self._of_user_code(record)
-            return found or self._trailing.read(record, known=known, interesting=interesting)
+            return self._of_user_code(record) or self._trailing.read(
+                record, known=known, interesting=interesting
+            )
         if current.indent and _indent(record.text) >= current.indent:
             record = replace(record, text=record.text[current.indent :])
         if chain.is_inside(record.text):
@@ -267,12 +268,13 @@ class JobLogReader:
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
         return (
-            line <= appended.FIRST_LINES  # the first one shows whether the log was copied from a page
+            line == 1  # shows whether the log was copied from a page
             or (self._cut is not None or bool(self._tracebacks))
             or (self._context.expects(line) or self._glued.inside(line) or self._step_output.inside(line))
             or (self._lsf.is_open or self._site.is_open)
             or (self._heredoc.inside(line) or self._older.inside(line) or self._listing.inside(line))
-            or (self._candidates.in_doubt or self._trailing.following(line) or self._refuted.following(line))
+            or self._candidates.in_doubt
+            or (self._trailing.following(line) or self._refuted.following(line))
         )
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
@@ -297,7 +299,6 @@ class JobLogReader:
                 self._take(found)
             return
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
-        self._head.read(line, text)
         parts = unfold.overwritten(text)
         for part in parts:
             for piece in self._glued.lines(line, part) if part else ():
@@ -369,7 +370,6 @@ class JobLogReader:
         texts = [self._labels.plain(prefixes.plain(text)) for text in cut]
         self._candidates.recent.extend(texts)
         self._tail.extend(first, texts)
-        self._head.extend(first, texts)
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
@@ -385,7 +385,6 @@ class JobLogReader:
         held = self._candidates.held
         if word and not (self._trailing.outlived(word.message) or self._refuted.covers(word.line, held)):
             self._candidates.add(word)
-        self._head.choose(self._candidates)
         self._candidates.take_stall(self._last_line, self._tail.only_lists)
         self._candidates.take_interruption(self._last_line, self._tail.lines_after)
         self._candidates.take_own_end(self._tail.lines_after, self._chain.may_be_of_one_process)
