@@ -457,7 +457,7 @@ def test_an_end_by_slurm_whose_reason_is_cut_off(n_chars: int, kind: str) -> Non
 @every(
     ("line", "kind"),
     [
-        ("srun: error: gpu-node07: tas", None),
+        ("srun: error: gpu-node07: t", "task_exit"),
         ("srun: error: gpu-node07: task", "task_exit"),
         ("srun: error: gpu-node07: tasks 0-3,", "task_exit"),
         ("srun: error: gpu-node07: task 3: Exi", "task_exit"),
@@ -480,6 +480,14 @@ def test_an_end_of_tasks_that_is_cut_off(line: str, kind: str | None) -> None:
         "RuntimeError: DataLoader worker (pid 146",
         "RuntimeError: DataLoader worker (pid 1469) is killed by sig",
         "RuntimeError: Connectio",
+        "OSError: [Errno 28",
+        "lightning.fabric.utilities.exceptions.MisconfigurationException: No suppor",
+        "ERROR: Unexpected bus error encountered in",
+        "RuntimeError: One or more background workers are no longe",
+        "pygpu.gpuarray.GpuArrayException: b'cuDevicePrimary",
+        "ValueError: host not found: Na",
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: run time error: custom call 'xla.gpu.reduce_scatter' failed: external/xla/xla/servi",
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (e",
         "RuntimeError: CUDA error:",
         "RuntimeError: DataLoader worke",
         "ERROR:composer.cli.launc",
@@ -539,6 +547,14 @@ def test_an_error_that_only_begins_alike_is_the_programs(line: str) -> None:
 def test_a_log_that_begins_within_the_line_of_its_cause(line: str, kind: str) -> None:
     found = _read(f"{line}\nsrun: error: n1: task 0: Exited with exit code 1")
     assert [(f["kind"], f["line"]) for f in found if f["first_cause"]] == [(kind, 1)]
+
+
+def test_rusts_number_of_an_error_is_the_systems() -> None:
+    """The system's words stand behind it, where the line goes so far."""
+    (found,) = _read(
+        "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: Stor"
+    )
+    assert found["kind"] == "disk_full"
 
 
 def test_a_message_of_glibc_about_the_heap_is_known_by_its_head() -> None:
