@@ -352,6 +352,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         '2026-03-27 08:57:41 - ERROR - Training failed:\n[rank0]: Traceback (most recent call last):\n[rank0]:   File "/opt/train.py", line 42, in main\n[rank0]:     run(args)\n[rank0]: ConnectionResetError: [Errno 104] Connection reset by peer',
     ),
     (
+        "NCCL's last error, which names the reason, is cut off",
+        "nccl_no_interface",
+        {"line": 4},
+        "torch.distributed.DistBackendError: NCCL error in: /opt/NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.29.3\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nFailed to initializ",
+    ),
+    (
         "a page's mark for code in front of the first line",
         "python_exception",
         {"line": 4},
