@@ -352,6 +352,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         '2026-03-27 08:57:41 - ERROR - Training failed:\n[rank0]: Traceback (most recent call last):\n[rank0]:   File "/opt/train.py", line 42, in main\n[rank0]:     run(args)\n[rank0]: ConnectionResetError: [Errno 104] Connection reset by peer',
     ),
     (
+        "NCCL's last error, which names the reason, is cut off",
+        "nccl_no_interface",
+        {"line": 4},
+        "torch.distributed.DistBackendError: NCCL error in: /opt/NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.29.3\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nFailed to initializ",
+    ),
+    (
         "a page's mark for code in front of the first line",
         "python_exception",
         {"line": 4},
@@ -488,7 +494,7 @@ def test_an_end_by_slurm_whose_reason_is_cut_off(n_chars: int, kind: str) -> Non
 @every(
     ("line", "kind"),
     [
-        ("srun: error: gpu-node07: tas", None),
+        ("srun: error: gpu-node07: t", "task_exit"),
         ("srun: error: gpu-node07: task", "task_exit"),
         ("srun: error: gpu-node07: tasks 0-3,", "task_exit"),
         ("srun: error: gpu-node07: task 3: Exi", "task_exit"),
@@ -511,6 +517,14 @@ def test_an_end_of_tasks_that_is_cut_off(line: str, kind: str | None) -> None:
         "RuntimeError: DataLoader worker (pid 146",
         "RuntimeError: DataLoader worker (pid 1469) is killed by sig",
         "RuntimeError: Connectio",
+        "OSError: [Errno 28",
+        "lightning.fabric.utilities.exceptions.MisconfigurationException: No suppor",
+        "ERROR: Unexpected bus error encountered in",
+        "RuntimeError: One or more background workers are no longe",
+        "pygpu.gpuarray.GpuArrayException: b'cuDevicePrimary",
+        "ValueError: host not found: Na",
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: run time error: custom call 'xla.gpu.reduce_scatter' failed: external/xla/xla/servi",
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (e",
         "RuntimeError: CUDA error:",
         "RuntimeError: DataLoader worke",
         "ERROR:composer.cli.launc",
@@ -570,6 +584,14 @@ def test_an_error_that_only_begins_alike_is_the_programs(line: str) -> None:
 def test_a_log_that_begins_within_the_line_of_its_cause(line: str, kind: str) -> None:
     found = _read(f"{line}\nsrun: error: n1: task 0: Exited with exit code 1")
     assert [(f["kind"], f["line"]) for f in found if f["first_cause"]] == [(kind, 1)]
+
+
+def test_rusts_number_of_an_error_is_the_systems() -> None:
+    """The system's words stand behind it, where the line goes so far."""
+    (found,) = _read(
+        "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: Stor"
+    )
+    assert found["kind"] == "disk_full"
 
 
 def test_a_message_of_glibc_about_the_heap_is_known_by_its_head() -> None:

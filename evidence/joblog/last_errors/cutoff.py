@@ -19,6 +19,9 @@ _SENTENCES = (
     "[Errno -3] Temporary failure in name resolution", "Name or service not known", "Temporary failure in name resolution", "Could not resolve host",
     "Input/output error", "Remote I/O error", "No space left on device", "Disk quota exceeded", "Stale file handle", "Read-only file system",
     "Transport endpoint is not connected", "Cannot send after transport endpoint shutdown", "Communication error on send", "write error: Input/output error",
+    "[Errno 28] No space left on device", "[Errno 122] Disk quota exceeded", "[Errno 5] Input/output error", "host not found: Name or service not known",
+    "No supported gpu backend found", "Unexpected bus error encountered in worker", "Unexpected segmentation fault encountered in worker", "One or more background workers are no longer alive",
+    "Could not obtain license",
     "CUDA error: unknown", "HIP error: unknown", "DataLoader worker (pid", "Unable to determine the device handle for GPU", "PytorchStreamWriter failed", "CUDA driver version is insufficient",
 )  # fmt: skip
 """What is not the program's fault alone, in the words of CUDA, NCCL, PyTorch and the C library."""
@@ -30,7 +33,7 @@ _OPEN = re.compile(
     r"|\b[Rr]ank \d{1,8} cr?a?s?h?e?d?(?: with.{0,12})?$|\bCalledProcessError: Command (?!.*(?:returned non-zero|died with))|^(?:ERROR|CRITICAL):\w{2,60}(?:\.\w{0,60}){1,8}:?$"
     r"|\bFatal error in (?:P?MPI\w{0,60})?:?$|\bFatalError: `[A-Z][^`]{2,60}`?[a-z ]{0,30}$|\bforrtl: (?:error|severe) \(\d{1,5}\):(?: p[a-z]{0,6}(?: [a-z]{0,11})?(?: \(?S?I?G?)?| S[A-Z]{0,8})?$"
     r"|\bException in device=TPU:\d{1,4}: tensorflow/\S{1,200}(?: :?[ \w]{0,24})?$|\[enforce fail at \S{0,80}$|\bRank \d{1,8}, node \S{1,200}, device \d{1,4}(?:, [\w ]{0,20}:?)?(?: Unexpected r(?:[a-z ]{0,10}|esult (?:nan|-?inf)\b(?!.* on rank ).{0,400}))?$"
-    r"|\bCU(?:DNN|BLAS|SOLVER|SPARSE|FFT)_STAT[A-Z_]{0,40}$|\bUCX {1,4}(?:ERROR|FATAL) cu[A-Z]\w{2,60}(?:\(.{0,200})?$"
+    r"|\bb'cu[A-Z]\w{2,60}(?:: C[A-Z_]{0,20})?$|\bcustom call 'xla\.gpu\.\w{1,60}' failed:(?: external/\S{0,200})?$|\bmultiprocessing\.api:.{0,24}$|\bCU(?:DNN|BLAS|SOLVER|SPARSE|FFT)_STAT[A-Z_]{0,40}$|\bUCX {1,4}(?:ERROR|FATAL) cu[A-Z]\w{2,60}(?:\(.{0,200})?$"
 )
 """The same with numbers or names inside. Whole messages of these forms are other kinds."""
 

@@ -46,7 +46,7 @@ FACTS = {
     "too_many_open_files": fact(LineRole.ROOT, USER, "The program has too many open files."),
 }
 _ERRNO = re.compile(
-    r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '"
+    r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '|\bOs \{ code: (?P<rust>\d{1,3}),"
 )
 _NOT_REACHED = r"(?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host)"
 _OF_FILE = re.compile(
@@ -205,7 +205,7 @@ def _files(record: Record) -> JobFinding | None:
         detail = {"errno": int(found["errno"])} if found["errno"] else {}
         return make(FACTS, "filesystem_unreachable", record, detail=detail)
     if (found := _ERRNO.search(text)) and (
-        kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
+        kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"] or found["rust"]))
     ):
         return mounts.named(make(FACTS, kind, record, detail={"errno": errno}))
     for kind, pattern in _STRERROR:
@@ -384,7 +384,7 @@ FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "Communication error", *(f"{quote}: {word}" for quote in "'\"’" for word in ("Software", "Connection", "Host is", "No route")),
-        "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
+        "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", "Os { code: ", ", error message = '", "No space left", "no space left",
         "quota", "disk is full", "OutOfDisk", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
         "PytorchStreamWriter", "inline_container", "heckpoint",

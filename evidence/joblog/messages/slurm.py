@@ -163,7 +163,7 @@ _ADDRESS = re.compile(r"\bhttps?://\S{1,1000}|\b[\w.-]{1,100}\.(?:io|com|org|ai|
 _MISTAKEN = "Slurm could not start what the job asked for: a file, an image, a command or a resource that is not there."
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
 _TASKS_CUT = re.compile(
-    r"srun: error: (?P<host>\S{1,1024}): tasks?(?: [\d,-]{0,1024}(?:: ?(?P<how>[A-Za-z ]{0,24}))?)?$"
+    r"srun: error: (?P<host>\S{1,1024}): ta?s?k?s?(?: [\d,-]{0,1024}(?:: ?(?P<how>[A-Za-z ]{0,24}))?)?$"
 )
 """The line ends before it says how they ended."""
 _LSF = re.compile(r"\s{0,4}TERM_(?P<why>[A-Z_]{3,24}): \w")
