@@ -156,7 +156,7 @@ NEW_RECORD = re.compile(
 """A line that begins a message of its own."""
 
 
-_HEAD_GLUED = re.compile(r"[^\s:]Traceback \(most recent call last\):?$|last\):Traceback \(most ")
+_HEAD_GLUED = re.compile(r"(?<=[A-Za-z)])Traceback \(most recent call last\)|(?<=last\):)Traceback \(most ")
 _FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
 _NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
 _BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|ModuleNotFound|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
@@ -176,7 +176,8 @@ _CODE = re.compile(
     rf" {{2}}|[\^~]{{2}}|{re.escape(grammar.TRACEBACK)}|(?:return|raise|self\.|for|if|with|yield|await|assert|else|try)\b|[\w.]{{1,80}}(?:\(| = )"
 )
 """How a frame, a line of source or a traceback's head begins."""
-_MIXED_LINES, _TRACEBACK_LINES = 60, 400
+_MIXED_LINES = 60
+"""The last sign that processes write into each other stands at most so many lines above."""
 
 
 class GluedRanks:
@@ -198,9 +199,10 @@ class GluedRanks:
         return [part for piece in lines(text) for part in self._parts(line, piece)]
 
     def _parts(self, line: int, text: str) -> list[str]:
-        if grammar.TRACEBACK in text:
-            self._traceback_until = line + _TRACEBACK_LINES
-        if ('  File "' in text and _FRAME_GLUED.search(text)) or _HEAD_GLUED.search(text):
+        if grammar.TRACEBACK in text or text.startswith('  File "'):
+            self._traceback_until = line + _MIXED_LINES
+        head = _HEAD_GLUED.search(text) if grammar.TRACEBACK in text else None
+        if head or ('  File "' in text and _FRAME_GLUED.search(text)):
             self._mixed_until = line + _MIXED_LINES
         if line > max(self._traceback_until, self._mixed_until):
             self._name = ""
@@ -215,8 +217,8 @@ class GluedRanks:
             return [text]
         if (marks := _MARKS.match(text)) or (self._has_colon and (marks := _BEHIND_FRAME.match(text))):
             parts, text = [*parts, marks[0]], text[marks.end() :]
-        if (head := text.find(grammar.TRACEBACK)) > 0:
-            return [*parts, *self._ended(text[:head]), text[head:]]
+        if head := _HEAD_GLUED.search(text):
+            return [*parts, *self._ended(text[: head.start()]), text[head.start() :]]
         return parts + self._ended(text)
 
     def _ended(self, text: str) -> list[str]:
