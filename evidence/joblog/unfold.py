@@ -156,7 +156,7 @@ NEW_RECORD = re.compile(
 """A line that begins a message of its own."""
 
 
-_HEAD_GLUED = re.compile(r"[^\s:]Traceback \(most recent call last\):?$|last\):Traceback \(most ")
+_HEAD_GLUED = re.compile(r"(?<=[A-Za-z)])Traceback \(most recent call last\)|(?<=last\):)Traceback \(most ")
 _FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
 _NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
 _BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|ModuleNotFound|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
@@ -164,8 +164,13 @@ _BEHIND_CODE = re.compile(
     rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
 )
 """A frame, a line of source or its marks, and an exception that another process wrote behind it."""
-_BEHIND_FRAME = re.compile(r"\s{2,}File \"[^\"\n]{1,400}\", line \d{1,7}, in (?=\w{1,80} \S)")
-"""A frame with an exception's text behind its function's name."""
+_BEFORE_TEXT = re.compile(
+    r"\s{2,}File \"[^\"\n]{1,400}\", line \d{1,7}, in (?=\w{1,80} \S)|\s{4,}\S.{0,400}?[)\]](?=[A-Z][\w']{0,30} \w)"
+)
+"""A frame or a line of source with an exception's text right behind the function's name or a bracket."""
+_ADVICE = re.compile(
+    r"\w{0,80}?(?:(?:CUDA|HIP) kernel errors might|For debugging consider|Compile with|Device-side assertion)"
+)
 _MARKS = re.compile(
     r"\s{4,}[\^~]{2,200}(?=[^\s^~])|\s{2,}\[Previous line repeated \d{1,6} more times?\](?=\S)"
 )
@@ -176,7 +181,8 @@ _CODE = re.compile(
     rf" {{2}}|[\^~]{{2}}|{re.escape(grammar.TRACEBACK)}|(?:return|raise|self\.|for|if|with|yield|await|assert|else|try)\b|[\w.]{{1,80}}(?:\(| = )"
 )
 """How a frame, a line of source or a traceback's head begins."""
-_MIXED_LINES, _TRACEBACK_LINES = 60, 400
+_MIXED_LINES, _TEXT_LINES = 60, 6
+"""The last sign that processes write into each other stands at most so many lines above; the colon of an exception above its text."""
 
 
 class GluedRanks:
@@ -184,8 +190,8 @@ class GluedRanks:
 
     def __init__(self) -> None:
         self._mixed_until = self._traceback_until = 0
-        self._name, self._has_colon = "", False
-        """The last exception whose text another process cut off, and whether its colon came."""
+        self._name, self._colon_at = "", 0
+        """The last exception whose text another process cut off, and the line of its colon; 0 before it."""
         self._read: set[str] = set()
         """Exceptions that were read with their texts."""
 
@@ -198,9 +204,10 @@ class GluedRanks:
         return [part for piece in lines(text) for part in self._parts(line, piece)]
 
     def _parts(self, line: int, text: str) -> list[str]:
-        if grammar.TRACEBACK in text:
-            self._traceback_until = line + _TRACEBACK_LINES
-        if ('  File "' in text and _FRAME_GLUED.search(text)) or _HEAD_GLUED.search(text):
+        if grammar.TRACEBACK in text or text.startswith('  File "'):
+            self._traceback_until = line + _MIXED_LINES
+        head = _HEAD_GLUED.search(text) if grammar.TRACEBACK in text else None
+        if head or ('  File "' in text and _FRAME_GLUED.search(text)):
             self._mixed_until = line + _MIXED_LINES
         if line > max(self._traceback_until, self._mixed_until):
             self._name = ""
@@ -213,19 +220,19 @@ class GluedRanks:
             parts, text = [behind["code"]], text[behind.end() :]
         if not self.inside(line):
             return [text]
-        if (marks := _MARKS.match(text)) or (self._has_colon and (marks := _BEHIND_FRAME.match(text))):
+        if (marks := _MARKS.match(text)) or (self._colon_at and (marks := _BEFORE_TEXT.match(text))):
             parts, text = [*parts, marks[0]], text[marks.end() :]
-        if (head := text.find(grammar.TRACEBACK)) > 0:
-            return [*parts, *self._ended(text[:head]), text[head:]]
-        return parts + self._ended(text)
+        if head := _HEAD_GLUED.search(text):
+            return [*parts, *self._ended(line, text[: head.start()]), text[head.start() :]]
+        return parts + self._ended(line, text)
 
-    def _ended(self, text: str) -> list[str]:
+    def _ended(self, line: int, text: str) -> list[str]:
         """The parts of a line with which one of the processes ends, perhaps."""
         if text[:1] == ":" and self._name:
-            self._has_colon, text = True, text.lstrip(": ").removeprefix(self._name).lstrip(": ")
+            self._colon_at, text = line, text.lstrip(": ").removeprefix(self._name).lstrip(": ")
         found = _NAMES.match(text)
         if found is None:
-            return self._restored(text)
+            return self._restored(line, text)
         name, rest = found["name"], found["rest"]
         known = found["more"] or name == self._name or re.fullmatch(_BUILT_IN, name)
         if not found["colon"] and rest and not known and rest[:2] != "  ":
@@ -235,13 +242,13 @@ class GluedRanks:
         code = [f"    {rest.strip()}"] if rest else []
         if name in self._read:
             return code
-        self._name, self._has_colon = name, found["colon"] != ""
+        self._name, self._colon_at = name, line if found["colon"] else 0
         return [name, *code]
 
-    def _restored(self, text: str) -> list[str]:
+    def _restored(self, line: int, text: str) -> list[str]:
         """The exception of which the line is the text, if it can be one."""
-        awaited = self._name and self._has_colon and text.strip()
-        if not awaited or _CODE.match(text) or NEW_RECORD.match(text):
+        awaited = self._name and self._colon_at >= line - _TEXT_LINES and text.strip()
+        if not awaited or any(other.match(text) for other in (_CODE, _ADVICE, NEW_RECORD)):
             return [text]
         return self._whole(self._name, text.rstrip(": "))
 

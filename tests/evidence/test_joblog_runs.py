@@ -246,6 +246,10 @@ def test_ranks_that_write_their_tracebacks_into_each_other_end_by_the_exception(
         ([f"{HEAD}{HEAD}", f"{FRAMES[0]}{FRAMES[0]}", "", "    main()RuntimeError", ": the batch is empty"], 5),
         ([HEAD, *FRAMES[:2], f"ValueError: the batch is empty{HEAD}", *FRAMES[:2], "ValueError: the batch is empty"], 4),
         ([HEAD, FRAMES[2] + "ValueError: the batch is empty"], 2),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", "    main()The batch is empty"], 4),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", "  [Previous line repeated 3 more times]The batch is empty"], 4),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", f"{FRAMES[2]}The batch is empty"], 4),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", "CUDA kernel errors might be reported late", "The batch is empty"], 5),
     ],
 )  # fmt: skip
 def test_an_exception_behind_anothers_line_is_read(lines: list[str], line: int) -> None:
