@@ -190,7 +190,9 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
     stories = _stories(jobs)
     shown = stories[:SHOWN]
     n_deaths = sum(1 + j.n_alike + j.n_left_out for j in jobs)
-    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=n_deaths - sum(1 + j.n_alike for j in shown))
+    made = msgspec.structs.replace(
+        whole, jobs=shown, n_more_jobs=n_deaths - sum(1 + j.n_alike for j in shown)
+    )
     if viewer.operator:
         return made
     return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)
@@ -213,7 +215,7 @@ def _stories(jobs: Sequence[NowJob]) -> list[NowJob]:
         )
         key: object = same if job.kind == "died" and job.cause else id(job)
         held = first.get(key)
-        first[key] = msgspec.structs.replace(held, n_alike=held.n_alike + 1) if held else job
+        first[key] = msgspec.structs.replace(held, n_alike=held.n_alike + 1 + job.n_alike) if held else job
     return list(first.values())
 
 
