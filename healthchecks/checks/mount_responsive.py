@@ -21,6 +21,8 @@ def judge(usages: list[mounts.Usage], limits: registry.Limits) -> findings.Findi
             )
         if usage.error in DEAD:
             return findings.fail(f"{what} answers {usage.error}", device=path)
+        if usage.error in mounts.REFUSALS:
+            return findings.ok(path, device=path)
         if usage.error is not None:
             return findings.unseen(f"{what} cannot be asked: {usage.error}", device=path)
         slow = limits["slow_s"]
