@@ -138,7 +138,8 @@ def parse(text: str, fstab: str = "", named: Collection[str] = ()) -> list[Mount
         )
         if mount.type == "autofs" and mount.device == _HOSTS_MAP:
             hosts.append(path)
-        by_users = mount.of_user or path in for_users or any(_is_below(path, top) for top in hosts)
+        any_host = mount.type != "autofs" and any(_is_below(path, top) for top in hosts)
+        by_users = mount.of_user or path in for_users or any_host
         of_users.pop(path, None)
         if by_users:
             of_users[path] = mount

@@ -12,7 +12,7 @@ from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults import baseline
 from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent.sources import file_child, polled
 
 TABLES = ("/proc/1/mounts", "/proc/self/mounts", "/proc/mounts")
 """Process 1's first: the agent's own view may be narrowed by its service manager."""
@@ -51,11 +51,17 @@ def parse(raw: Mapping[str, Any], named: Collection[str] = ()) -> list[mounts.Mo
     return mounts.parse(text, raw["files"].get(FSTAB, ""), {*named, *_listed(raw)})
 
 
+def _was_cut(raw: Mapping[str, Any]) -> bool:
+    """Whether a table was too long to be read whole: a thousand mounts of users' must not make one of the node's missing."""
+    return any(len(raw["files"].get(t, "").encode()) >= file_child.MAX_BYTES for t in TABLES)
+
+
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """The expected mounts that are missing, read-only or do not answer."""
     table = {m.path: m for m in parse(raw, context.expect_mounts)}
-    if not table:
-        return Judgement(unknown=frozenset({"*"}), memory=memory, state="no mount table")
+    if not table or _was_cut(raw):
+        state = "the mount table is too long" if table else "no mount table"
+        return Judgement(unknown=frozenset({"*"}), memory=memory, state=state)
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})))
     expected = _expected(table, raw, memory, context)
     before = memory.get("arrived", ()) if memory.get("boot_id") == context.boot_id else ()

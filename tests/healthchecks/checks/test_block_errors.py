@@ -33,7 +33,10 @@ from tests import block_tree
         ("tmpfs: Unknown parameter 'nvme nvme0: Removing after probe failure status: -19'", None),
         ('overlayfs: unrecognized mount option "XFS (sda1): log I/O error -5" or missing value', None),
         ("a.out[7]: segfault at 0 ip 0 sp 0 error 4 in I/O error, dev sda, sector 1[5600+1000]", None),
-        ("process '/tmp/EXT4-fs (sda1): Remounting filesystem read-only' started with executable stack", None),
+        (
+            "process '/tmp/EXT4-fs (sda1): Remounting filesystem read-only' started with executable stack",
+            None,
+        ),
         ("I/O error, dev invoked oom-killer: gfp_mask=0x140dca, order=0, oom_score_adj=0", None),
         ("python: nvme nvme0: Removing after probe failure status: -19", None),
     ],

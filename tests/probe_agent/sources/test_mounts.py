@@ -164,7 +164,9 @@ def test_what_a_user_mounts_is_never_the_nodes(
     also_mounted(watched, "-hosts /net autofs rw,indirect 0 0", row)
     readings = [watched.look() for _ in range(14)]
     assert [present(r) for r in readings] == [[]] * 14
-    assert {path, row.split()[0], row.partition(":")[0]}.isdisjoint(set().union(*(r.healthy for r in readings)))
+    assert {path, row.split()[0], row.partition(":")[0]}.isdisjoint(
+        set().union(*(r.healthy for r in readings))
+    )
     change(watched, row, row.replace(" rw,", " ro,"))
     assert present(watched.look(3)) == []
     change(watched, f"\n{row.replace(' rw,', ' ro,')}", "")
@@ -258,3 +260,13 @@ def test_an_agent_that_learned_a_users_mount_forgets_it(table: Any, present: Any
     entry = {"type": "fuse.sshfs", "read_only": False, "device": "x"}
     table.memory = {**table.memory, "expected": {**table.memory["expected"], "/home/carol/lab": entry}}
     assert present(table.look(3)) == []
+
+
+def test_a_table_too_long_to_be_read_misses_nothing(table: Any, present: Any) -> None:
+    """A user's mounts may have names of thousands of characters: what stands behind them was not read."""
+    rows = "\n".join(f"{'x' * 4000} /home/carol/{n} fuse.x rw,user_id=4711 0 0" for n in range(70))
+    change(table, SCRATCH, f"{rows}\n{SCRATCH}")
+    judged = table.look(4)
+    assert (judged.present, judged.unknown) == ((), {"*"})
+    change(table, rows, rows[:4000])
+    assert present(table.look(2)) == []

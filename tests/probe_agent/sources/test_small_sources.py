@@ -169,14 +169,14 @@ def test_memory_that_jobs_fill_drains_no_node(watch: Any, present: Any) -> None:
     """Anybody may fill /dev/shm; a disk, and the tmpfs of the node's daemons, must have room."""
     full = {"bytes_total": 1000, "bytes_free": 2, "inodes_total": 0, "inodes_free": 0}
     answers = {
-        "/dev/shm": {**full, "type": "tmpfs"},  # noqa: S108
-        "/tmp": {**full, "type": "xfs"},  # noqa: S108
+        "/dev/shm": {**full, "type": "tmpfs"},
+        "/tmp": {**full, "type": "xfs"},
         "/run": {**full, "type": "tmpfs"},
     }
     judged = disk.judge(answers, {}, watch(disk.SOURCE).context)
     assert {(d, s) for _, _, d, s in present(judged)} == {
-        ("/dev/shm", "info"),  # noqa: S108
-        ("/tmp", "low"),  # noqa: S108
+        ("/dev/shm", "info"),
+        ("/tmp", "low"),
         ("/run", "low"),
     }
 
