@@ -16,6 +16,7 @@ from typing import Any
 from probing_cluster.attribution.gang import snapshots, stacks, views
 from probing_cluster.attribution.verdict import node_faults
 from probing_cluster.control_plane.gangs import rank_rows
+from probing_cluster.control_plane.policy import confirm
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.db.store import actions as store_actions
@@ -105,7 +106,13 @@ def ranks_now(store: db_store.Store, gang: BoardGang) -> list[rank_rows.RankNow]
     """The gang's ranks at the last heartbeats of its own nodes."""
     beats = store.heartbeats(job_id=gang.job_id, with_ranks=True, cluster=gang.cluster)
     ages_s = store.heartbeat_ages_s(cluster=gang.cluster) if beats else {}
-    return [r for r in rank_rows.of_heartbeats(beats, ages_s, gang.job_id) if may_speak(gang, r.node)]
+    silent = {b.node for b in beats if not confirm.is_current(b, ages_s.get(b.node))}
+    rows = rank_rows.of_heartbeats(beats, ages_s, gang.job_id)
+    return [
+        dataclasses.replace(r, silent=True) if r.node in silent else r
+        for r in rows
+        if may_speak(gang, r.node)
+    ]
 
 
 def ranks(
@@ -133,7 +140,7 @@ def findings(
     return _head(gang, now) | {
         "world_size": max((r.world_size for r in rows if r.world_size), default=None),
         "findings": sorted(found, key=lambda f: f["at"])[-MAX_FINDINGS:],
-        "silent_nodes": sorted(gang.nodes - {r.node for r in rows}),
+        "silent_nodes": [] if gang.is_over else sorted(gang.nodes - {r.node for r in rows if not r.silent}),
     }
 
 
