@@ -21,7 +21,7 @@ KINDS = {
     "rank_dead": "a rank ended out of order while the others went on",
     "rank_ended": "a rank left its program in order while the others went on",
     "rank_stopped": "a rank was stopped by a signal and never continued",
-    "stopped_itself": "a rank was stopped by a signal that its own program sent, and never continued",
+    "stopped_itself": "a rank was stopped by a signal that its own program sent, or is held by a debugger, and never continued",
     "uneven_input": "a rank's data loader came to its end before the others'",
     "collective_mismatch": "ranks called different collectives, or one with different sizes, at the same place",
     "deadlock": "ranks wait for each other in different collectives or point-to-point calls",

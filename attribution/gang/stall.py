@@ -54,8 +54,19 @@ def weigh(
 
 
 def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
-    stopped = [r for r in ranks if r.alive and r.state in {"T", "t"}]
+    stopped = [r for r in ranks if r.alive and r.state == "T"]
     found = [r for r in stopped if not _stopped_itself(r)]
+    traced = [r for r in ranks if r.alive and r.state == "t"]
+    if not stopped and traced:
+        # Only its owner and root can trace it, and it is the owner who debugs it.
+        return finding.make(
+            "stopped_itself",
+            traced,
+            Domain.USER_PROGRAM,
+            Confidence.POSSIBLE,
+            f"{finding.names(traced)} held by a tracer (a debugger, strace)",
+            [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in traced],
+        )
     if not stopped:
         return None
     if not found:

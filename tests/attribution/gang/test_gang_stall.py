@@ -159,6 +159,21 @@ def test_c_functions_change_no_verdict() -> None:
             assert not any("in C," in line for line in found.proof)
 
 
+def test_a_traced_process_is_no_fault_of_the_system() -> None:
+    """Nobody but its owner and root can trace it; a rank that a signal stopped beside it is named first."""
+    traced = gang(rank(2, DONE, stack=LOOP, state="t"))
+    found = stall.judge(traced, world_size=4)
+    assert (found.kind, found.domain, found.confidence, found.ranks) == (
+        "stopped_itself",
+        "user_program",
+        "possible",
+        (2,),
+    )
+    assert found.summary == "rank 2 on n2 held by a tracer (a debugger, strace)"
+    both = [rank(0, DONE, state="T"), *traced[1:]]
+    assert (stall.judge(both).kind, stall.judge(both).ranks) == ("rank_stopped", (0,))
+
+
 @pytest.mark.parametrize(
     ("functions", "itself"),
     [
