@@ -16,7 +16,6 @@ from typing import Any
 from probing_cluster.attribution.gang import snapshots, stacks, views
 from probing_cluster.attribution.verdict import node_faults
 from probing_cluster.control_plane.gangs import rank_rows
-from probing_cluster.control_plane.policy import confirm
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.db.store import actions as store_actions
@@ -106,7 +105,8 @@ def ranks_now(store: db_store.Store, gang: BoardGang) -> list[rank_rows.RankNow]
     """The gang's ranks at the last heartbeats of its own nodes."""
     beats = store.heartbeats(job_id=gang.job_id, with_ranks=True, cluster=gang.cluster)
     ages_s = store.heartbeat_ages_s(cluster=gang.cluster) if beats else {}
-    silent = {b.node for b in beats if not confirm.is_current(b, ages_s.get(b.node))}
+    silences_s = store.silences_s(cluster=gang.cluster) if beats else {}
+    silent = {b.node for b in beats if silences_s.get(b.node, 0.0) > vocabulary.MISSED_BEATS * b.beat_s}
     rows = rank_rows.of_heartbeats(beats, ages_s, gang.job_id)
     return [
         dataclasses.replace(r, silent=True) if r.node in silent else r

@@ -43,7 +43,7 @@ class RankNow:
     beat_age_s: float = 0.0
     """Age of the heartbeat: every other age is as of then."""
     silent: bool = False
-    """Its node's agent has missed its heartbeats: the row is of the past."""
+    """Its node's agent is silent: the row is of the past."""
     window: slow.PaceWindow | None = None
 
     @property

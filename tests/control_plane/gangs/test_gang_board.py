@@ -132,7 +132,8 @@ def test_a_node_that_is_heard_no_more_is_silent(
     stuck: context.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ranks are shown as they were, and marked; of an ended job no node is waited for."""
-    monkeypatch.setattr(stuck.store, "heartbeat_ages_s", lambda cluster: {"n1": 2.0, "n2": 300.0})
+    assert board(stuck.store, "ranks")["silent_nodes"] == []
+    monkeypatch.setattr(stuck.store, "silences_s", lambda cluster: {"n1": 2.0, "n2": 300.0})
     document = board(stuck.store, "ranks")
     assert {(r["node"], r["silent"]) for r in document["ranks"]} == {("n1", False), ("n2", True)}  # type: ignore[attr-defined]
     assert document["silent_nodes"] == ["n2"]
