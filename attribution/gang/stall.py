@@ -71,7 +71,8 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
             ],
         )
     # Who traces a process runs as its user or as root: nobody knows which.
-    traced = all(r.state == "t" for r in found)
+    found = [r for r in found if r.state == "T"] or found
+    traced = found[0].state == "t"
     how = "held by a tracer, such as a debugger or strace" if traced else "stopped by a signal"
     return finding.make(
         "rank_stopped",

@@ -12,7 +12,7 @@ from typing import Any
 from probing_cluster.attribution.gang import stacks
 from probing_cluster.control_plane.gangs import rank_rows
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import digits, hostlist, sanitize, vocabulary
+from probing_cluster.core import digits, hostlist, sanitize
 from probing_cluster.reports import phrase
 
 LEAST_WIDTH = 60
@@ -20,8 +20,6 @@ ONE_MOMENT = timedelta(seconds=10)
 """Stacks are taken within this after a finding, or it is of another moment."""
 WAITS_S = 10.0
 """A rank that has been inside one collective for so long waits for one that is not, stalled by its own history or not."""
-UNHEARD_S = vocabulary.MISSED_BEATS * 10.0
-"""An agent that has been silent for longer has missed beats, however slowly it beats."""
 MAX_LINES = 400
 """Lines of a tree of stacks; the rest is counted."""
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
@@ -41,8 +39,9 @@ def ranks(document: Mapping[str, Any], *, width: int = 80, everyone: bool = Fals
     else:
         lines += [_pace(rows), ""]
         lines += _each(rows) if everyone else _alike(rows)
-        lines += [] if document["ended"] else _unheard(rows)
-    return "\n".join(_fit(line, width) for line in (*lines, *_silent(document))) + "\n"
+    past = {r.node: r.beat_age_s for r in rows if r.silent}
+    nothing = {**document, "silent_nodes": [n for n in document["silent_nodes"] if n not in past]}
+    return "\n".join(_fit(line, width) for line in (*lines, *_past(past), *_silent(nothing))) + "\n"
 
 
 def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
@@ -87,15 +86,14 @@ def _silent(document: Mapping[str, Any]) -> list[str]:
     return ["", f"nothing about this job came from {hostlist.compress(nodes)}"] if nodes else []
 
 
-def _unheard(rows: Sequence[rank_rows.RankNow]) -> list[str]:
-    """The nodes whose agents have been silent since these rows were true."""
-    ages_s = {r.node: r.beat_age_s for r in rows if r.beat_age_s > UNHEARD_S}
+def _past(ages_s: Mapping[str, float]) -> list[str]:
+    """Of which nodes the rows are old, by the last one heard."""
     if not ages_s:
         return []
-    span = phrase.span(min(ages_s.values()))
+    nodes = hostlist.compress(list(ages_s))
     return [
         "",
-        f"{hostlist.compress(ages_s)} not heard for {span}{' or longer' if len(ages_s) > 1 else ''}: these ranks are shown as they were then",
+        f"{nodes} silent for {phrase.span(min(ages_s.values()))}: the ranks there are shown as they were",
     ]
 
 
@@ -169,8 +167,7 @@ def _kind(row: rank_rows.RankNow) -> tuple[Any, ...]:
     trouble = 0 if not row.alive else 1 if row.stalled or row.state in {"T", "t", "D", "Z"} else 2
     # Of a gang that gets on, each rank is somewhere else at each moment: that says nothing, unless it stays there.
     inside = row.inside if row.stalled or (row.inside_s or 0.0) >= WAITS_S else ""
-    unheard = row.beat_age_s > UNHEARD_S
-    return (trouble, row.phase, row.stalled, row.state if trouble < 2 else "", inside, unheard)
+    return (trouble, row.silent, row.phase, row.stalled, row.state if trouble < 2 else "", inside)
 
 
 def _phase(row: rank_rows.RankNow) -> str:

@@ -104,17 +104,20 @@ def test_no_page_is_said_with_the_reasons() -> None:
     assert "nothing about this job came from n[1-2]" in page
 
 
-def test_ranks_of_a_silent_node_are_shown_apart_and_named() -> None:
-    """What they did last says nothing about now, and nothing about the others."""
-    document = ranks({r: gang_rows.row(r) for r in range(4)})
-    old = [row | {"beat_age_s": 85.0} if row["node"] == "n2" else row for row in document["ranks"]]
-    page = gang_text.ranks(document | {"ranks": old})
-    assert "n2 not heard for 1 min 25 s: these ranks are shown as they were then" in page
-    assert [line.split()[:2] for line in page.splitlines() if line.startswith(("0-1", "2-3"))] == [
-        ["0-1", "n1"],
-        ["2-3", "n2"],
+def test_ranks_of_a_silent_node_have_a_line_of_their_own() -> None:
+    """What they did when their node was last heard is no word on now, and makes no other rank look late."""
+    document = ranks({r: gang_rows.row(r) for r in range(4)}, silent_nodes=["n2", "n3"])
+    for row in document["ranks"]:
+        if row["node"] == "n2":
+            row |= {"silent": True, "beat_age_s": 75.0}
+    page = gang_text.ranks(document).splitlines()
+    assert [line.split()[:2] for line in page if " training " in line] == [["0-1", "n1"], ["2-3", "n2"]]
+    assert page[-4:] == [
+        "",
+        "n2 silent for 1 min 15 s: the ranks there are shown as they were",
+        "",
+        "nothing about this job came from n3",
     ]
-    assert "not heard" not in gang_text.ranks(document)
 
 
 def test_an_ended_job_is_said_to_have_ended() -> None:
