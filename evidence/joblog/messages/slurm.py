@@ -111,8 +111,7 @@ _LAUNCH = re.compile(
     r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.{0,200}Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|\berror: (?:run_command: )?(?:slurm|user) task_(?:prolog|epilog) (?:can ?not be executed|did not exit normally)|\berror: TaskProlog failed status="
-    r"|(?:^|: )slurm_(?:submit_batch_(?:het_)?job|allocate_resources\w{0,12}|job_step_create|step_launch\w{0,12}|job_will_run\w{0,3})(?:\(\))?(?: error| failed)?: (?=[A-Z])"
-    r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
+    r"|(?:^|: )slurm_(?:submit_batch_(?:het_)?job|allocate_resources\w{0,12}|job_step_create|step_launch\w{0,12}|job_will_run\w{0,3})(?:\(\))?(?: error| failed)?: (?=[A-Z])|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
 _CONTAINER = re.compile(
