@@ -1540,3 +1540,21 @@ def test_a_failed_prolog_is_at_slurms_time_of_the_drain(
     drained.run(service)
     found = service.store.events(since=now - timedelta(hours=1), kinds=["slurmd"], cluster="c")
     assert [e.at for e in found] == [at if at and at < now else now]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"), [(b"OverTimeLimit = 15 min\n", 900.0), (b"OverTimeLimit = UNLIMITED\n", -1.0)]
+)
+def test_a_poll_keeps_slurms_over_time_limit(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch, line: bytes, kept: float
+) -> None:
+    """What accounting shows running counts no longer than limit and OverTimeLimit: the database knows both."""
+    sacct = service.run_slurm
+
+    def asked(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        return line if program == "scontrol" else sacct(program, *arguments, environment=environment)
+
+    monkeypatch.setattr(service, "run_slurm", asked)
+    accounting.run(service)
+    (row,) = service.store.rows("SELECT probing.over_time_limit() AS found", {})
+    assert row["found"] == {"c": kept}

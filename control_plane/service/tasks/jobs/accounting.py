@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +27,8 @@ from probing_cluster.slurm_plugins.accounting import (
 LOG = logging.getLogger("probing.accounting")
 CURSOR = vocabulary.ACCOUNTING_READ
 DEEP = "accounting.deep"
+OVER_TIME_LIMIT = "slurm.over_time_limit"
+"""Slurm's OverTimeLimit, seconds, -1 for none; read by probing.over_time_limit()."""
 READ_FROM = "accounting.read_from"
 """From when on polls have read what no run's account may have yet."""
 REQUESTED_LOGS = "accounting.logs_asked"
@@ -141,9 +145,13 @@ def _reader(service: context.Context) -> accounting.Accounting:
 
 
 def _new_reader(service: context.Context) -> accounting.Accounting:
-    return accounting.Accounting(
+    reader = accounting.Accounting(
         service.config.slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
     )
+    with contextlib.suppress(errors.SlurmUnavailable):  # what was read before stands
+        limit_s = reader.over_time_limit_s()
+        remember(service, OVER_TIME_LIMIT, limit_s if math.isfinite(limit_s) else -1.0)
+    return reader
 
 
 def _noted(answer: attempt_rows.ParseResult, listed: set[tuple[int, datetime]]) -> attempt_rows.ParseResult:
