@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from probing_cluster.attribution.reliability import ettr, run_account
@@ -92,7 +92,9 @@ class EttrGrid(base.Figure):
     n_gpus: int
     failures_per_node_day: float
     rate_is_own: bool
-    """False if no rate was measured and the configured one is used."""
+    """False if no rate could be measured and the configured one is used."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the highest that fits (95 % interval), and ETTR and MTTF are at least these."""
     cells: tuple[GridCell, ...]
 
 
@@ -110,7 +112,8 @@ def ettr_grid(
     """Failure rate x checkpoint interval x restart time (Figure 10 of the paper)."""
     given = assume or run_account.Assumptions()
     own = rates.large_job_rate(source, since, until, partition, users)
-    rate = own.per_node_day or given.failures_per_node_day
+    used = rates.for_models(own, given.failures_per_node_day)
+    rate = used.failures_per_node_day
     cells = [
         GridCell(
             rate_factor=factor,
@@ -133,7 +136,6 @@ def ettr_grid(
     return EttrGrid(
         **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
         n_gpus=n_gpus,
-        failures_per_node_day=rate,
-        rate_is_own=bool(own.per_node_day),
+        **asdict(used),
         cells=tuple(cells),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from probing_cluster.attribution.reliability import ettr, run_account
@@ -90,7 +90,9 @@ class ExpectedEttr(base.Figure):
 
     failures_per_node_day: float
     rate_is_own: bool
-    """False if no rate was measured and the configured one is used."""
+    """False if no rate could be measured and the configured one is used."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the highest that fits (95 % interval), and ETTR and MTTF are at least these."""
     sizes: tuple[SizeEttr, ...]
 
 
@@ -110,12 +112,14 @@ def expected_ettr(
     """Expected ETTR by job size; `simulate` adds a Monte Carlo check of the renewal form."""
     given = assume or run_account.Assumptions()
     own = rates.large_job_rate(source, since, until, partition, users)
-    rate = own.per_node_day or given.failures_per_node_day
+    used = rates.for_models(own, given.failures_per_node_day)
     return ExpectedEttr(
         **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
-        failures_per_node_day=rate,
-        rate_is_own=bool(own.per_node_day),
-        sizes=tuple(_size(n, _model(n / gpus_per_node, rate, given, queue_s), simulate) for n in sizes),
+        **asdict(used),
+        sizes=tuple(
+            _size(n, _model(n / gpus_per_node, used.failures_per_node_day, given, queue_s), simulate)
+            for n in sizes
+        ),
     )
 
 
@@ -167,7 +171,9 @@ class WhatIf(base.Figure):
 
     n_gpus: int
     rate_is_own: bool
-    """False if no rate was measured and the configured one is used."""
+    """False if no rate could be measured and the configured one is used."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the highest that fits (95 % interval), and ETTR and MTTF are at least these."""
     scenarios: tuple[Scenario, ...]
 
 
@@ -198,7 +204,8 @@ def what_if(
     if without_nodes and len(clusters := span.clusters()) > 1:
         raise errors.UsageError(f"nodes are of one cluster, and these attempts are of {', '.join(clusters)}")
     own = rates.large_job_rate(source, since, until, partition, users)
-    rate = own.per_node_day or given.failures_per_node_day
+    used = rates.for_models(own, given.failures_per_node_day)
+    rate = used.failures_per_node_day
     today = _model(n_gpus / gpus_per_node, rate, given, queue_s)
     dropped = _rate_without(span, without_nodes, own, rate)
     changes: list[tuple[str, dict[str, float]]] = [
@@ -218,7 +225,8 @@ def what_if(
     return WhatIf(
         **span.about,
         n_gpus=n_gpus,
-        rate_is_own=bool(own.per_node_day),
+        rate_is_own=used.rate_is_own,
+        rate_is_bound=used.rate_is_bound,
         scenarios=tuple(_scenario(name, today, change) for name, change in every),
     )
 

@@ -384,6 +384,23 @@ def test_expected_ettr_uses_the_clusters_own_rate(memory):
     assert (nothing.rate_is_own, nothing.failures_per_node_day) == (False, 0.005)
 
 
+@pytest.mark.parametrize("days", [365, 10])
+def test_no_failure_in_a_year_is_a_measurement(days):
+    """64 nodes without one: the models calculate with the highest rate that fits and name it a bound; ten days say less than the default."""
+    c = Cluster()
+    for n in range(days // 5):
+        c.run(n + 1, 120 * n, 120, [f"n{i}" for i in range(64)])
+    source, until = InMemory(c), T0 + timedelta(days=days)
+    high = fleet.large_job_rate(source, T0, until).high_per_node_day
+    long = days == 365
+    used = high if long else 0.005
+    expected = fleet.expected_ettr(source, T0, until, sizes=(64,))
+    grid, projected = fleet.ettr_grid(source, T0, until), fleet.what_if(source, T0, until, n_gpus=4096)
+    assert {(f.rate_is_own, f.rate_is_bound) for f in (expected, grid, projected)} == {(long, long)}
+    assert [f.failures_per_node_day for f in (expected, grid, projected.scenarios[0])] == [used] * 3
+    assert projected.scenarios[0].mttf_h == pytest.approx(24 / (512 * used))
+
+
 def test_what_if(memory):
     """Halving the rate, dropping n0 (to blame for all) and checkpointing more often each help; together most."""
     got = fleet.what_if(memory, SINCE, UNTIL, n_gpus=256, without_nodes=["n0"], interval_s=600, restart_s=60)
