@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from scipy import special
+
 from probing_cluster.attribution.reliability import ettr, run_account
 from probing_cluster.attribution.reliability.fleet import base, rates
 from probing_cluster.db import store
@@ -26,7 +28,7 @@ class SizeComparison:
     measured: float
     """Mean ETTR of the runs, 0..1."""
     low: float | None
-    """Lower end of the mean's 95 % interval; None for one run."""
+    """Lower end of the mean's 95 % interval (Student's t: wide for few runs); None for one run."""
     high: float | None
     expected: float | None
     """Mean expected ETTR of the same runs; None without any."""
@@ -62,7 +64,8 @@ def ettr_by_size(
 def _comparison(
     n_gpus: int, n_runs: int, measured: float, deviation: float | None, expected: float | None
 ) -> SizeComparison:
-    half = None if deviation is None else 1.96 * deviation / n_runs**0.5
+    # Student's t: large sizes have two or three runs, of which 1.96 deviations would hold the mean in 70 % of cases.
+    half = None if deviation is None else float(special.stdtrit(n_runs - 1, 0.975)) * deviation / n_runs**0.5
     return SizeComparison(
         n_gpus=n_gpus,
         n_runs=n_runs,
