@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.control_plane.policy import policy, view
+from probing_cluster.control_plane.policy import confirm, policy, view
 from probing_cluster.core import clock, records, settings, vocabulary
 
 BAD_ENDS = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "REQUEUED"})
@@ -91,7 +91,7 @@ def _as_live(event: records.HealthEvent) -> records.HealthEvent:
 
 def _acts_at(event: records.HealthEvent, config: settings.PolicySettings) -> datetime:
     """The instant at which the fault has stood for long enough to act."""
-    held_s = config.hold_s if event.kind in config.hold_kinds else 0.0
+    held_s = config.hold_s if confirm.is_held(event.kind, event.code, config) else 0.0
     return event.at + timedelta(seconds=held_s)
 
 
@@ -129,6 +129,7 @@ def _picture(
         "event_id": str(event.event_id),
         "code": event.code,
         "since": clock.iso_z(event.at),
+        "confirmed_at": clock.iso_z(at),
     }
     beat = records.AgentHeartbeat(
         cluster=event.cluster,

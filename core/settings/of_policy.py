@@ -21,7 +21,7 @@ class PolicySettings:
         default=15.0,
     )
     hold_kinds: tuple[str, ...] = doc(
-        "kinds of fault that often end by themselves: links retrain, file servers fail over",
+        "kinds of fault that often end by themselves, and their checks: links retrain, file servers fail over",
         default=vocabulary.PASSING_KINDS,
     )
     budget_nodes: int = doc("most nodes drained per window, whole cluster", default=5)

@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from probing_cluster.attribution.places import layout, scan
+from probing_cluster.attribution.verdict import signatures
 from probing_cluster.control_plane.policy import policy, simulate, view
 from probing_cluster.control_plane.service import picture
-from probing_cluster.core import clock, records, settings
+from probing_cluster.core import clock, records, settings, vocabulary
+from probing_cluster.healthchecks import registry
 
 NOW = datetime(2026, 11, 21, 14, 20, 40, tzinfo=UTC)
 START = NOW - timedelta(minutes=20)
@@ -230,6 +232,52 @@ def test_what_is_held_is_a_setting() -> None:
     assert acts(link(5.0), dataclasses.replace(ENFORCE, hold_s=5.0)) == BOTH
     assert acts(link(0.0), dataclasses.replace(ENFORCE, hold_kinds=())) == BOTH
     assert acts(fleet_view(), dataclasses.replace(ENFORCE, hold_kinds=("xid",))) == []
+
+
+def failing_check(
+    code: str, confirmed_s: float | None, severity: records.Severity = records.Severity.HIGH
+) -> view.View:
+    """A check of n2 that fails for a minute, by a sweep; a second one found the same so many seconds after it."""
+    found = event(
+        kind="check", code=code, device="part", gpu_uuid=None, source="check", at=ago(61), observed_at=ago(61),
+        severity=severity,
+    )  # fmt: skip
+    again = None if confirmed_s is None else clock.iso_z(ago(61 - confirmed_s))
+    row = fault(found) | {"confirmed_at": again}
+    return fleet_view(events=(found,), heartbeats={"n2": beat("n2", faults={"check:part": row})})
+
+
+@pytest.mark.parametrize("code", sorted(vocabulary.KIND_OF_CHECK))
+@pytest.mark.parametrize(("confirmed_s", "expected"), [(None, []), (0.0, []), (14.0, []), (15.0, BOTH)])
+def test_a_check_of_a_link_or_mount_acts_only_once_a_later_sweep_has_found_the_same(
+    code: str, confirmed_s: float | None, expected: object
+) -> None:
+    """A heartbeat repeats what the last sweep found: a link that was down for two seconds of it is up again."""
+    assert acts(failing_check(code, confirmed_s)) == expected
+    waits = dataclasses.replace(failing_check(code, confirmed_s), events=(), jobs=())
+    assert refusals(waits) == ([("n2", "")] if expected else [])
+
+
+def test_a_check_of_what_does_not_end_by_itself_acts_at_once() -> None:
+    """A GPU that is gone is gone; what is held is a setting for checks, too."""
+    assert acts(failing_check("gpu_count", 0.0)) == BOTH
+    assert acts(failing_check("ib_link", 0.0), dataclasses.replace(ENFORCE, hold_kinds=())) == BOTH
+    low = failing_check("mount_responsive", 0.0, records.Severity.LOW)
+    assert acts(low) == []
+
+
+def test_every_check_that_stands_for_a_kind_is_one_and_each_that_finds_a_link_or_mount_gone_is_held() -> None:
+    """The names are those of the register; a check that finds the same as a held kind is held as it is."""
+    checks = registry.load()
+    assert set(vocabulary.KIND_OF_CHECK) <= set(checks)
+    held_causes = {signatures.find(k, None, records.Severity.HIGH).cause for k in ENFORCE.hold_kinds}
+    alike = {
+        name
+        for name in checks
+        if (found := signatures.find("check", name, records.Severity.HIGH)).cause in held_causes
+        and found.role is signatures.Role.ROOT
+    }
+    assert alike == set(vocabulary.KIND_OF_CHECK)
 
 
 def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
@@ -736,6 +784,18 @@ def test_a_simulation_holds_what_the_policy_holds(back_s: float | None, expected
     found = simulate.replay(events, [attempt(3600.0)], {"n2": node("n2")}, ENFORCE)
     assert [d.action for _, d in found.decisions] == expected
     assert {at - NOW for at, _ in found.decisions} <= {timedelta(seconds=ENFORCE.hold_s)}
+
+
+def test_a_simulation_holds_a_check_as_what_it_looks_at() -> None:
+    """A check of a link that was well at the next sweep, and one that was not."""
+    down = event(1, kind="check", code="ib_link", device="mlx5_2", gpu_uuid=None, source="check", at=NOW)
+    over = NOW + timedelta(seconds=10)
+    up = dataclasses.replace(
+        down, event_id=uuid.UUID(int=2), severity=records.Severity.INFO, at=over, detail={"recovered": True}
+    )
+    for events, expected in (([down, up], []), ([down], ["drain", "requeue"])):
+        found = simulate.replay(events, [attempt(3600.0)], {"n2": node("n2")}, ENFORCE)
+        assert [d.action for _, d in found.decisions] == expected
 
 
 def test_a_simulation_requeues_an_attempt_once() -> None:
