@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from probing_cluster.control_plane.policy import budget, confirm, shared_part, victims, view
+from probing_cluster.control_plane.policy import budget, confirm, restart, shared_part, victims, view
 from probing_cluster.core import records, sanitize, settings, vocabulary
 
 _REASON_CHARS = 160
@@ -125,11 +125,15 @@ def _about(
         ledger.take(name)
         yield base
     if policy.requeue:
-        yield from _requeues(base, [e for e in events if e.severity is records.Severity.HIGH], fleet_view)
+        high = [e for e in events if e.severity is records.Severity.HIGH]
+        yield from _requeues(base, high, fleet_view, policy)
 
 
 def _requeues(
-    base: Decision, events: Sequence[records.HealthEvent], fleet_view: view.View
+    base: Decision,
+    events: Sequence[records.HealthEvent],
+    fleet_view: view.View,
+    policy: settings.PolicySettings,
 ) -> Iterator[Decision]:
     for job in fleet_view.jobs:
         if base.node not in job.nodes:
@@ -140,9 +144,16 @@ def _requeues(
             base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events)
         )
         if guilty:
-            yield dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
+            made = dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
+            spent = restart.spent(_times_requeued(job.job_id, fleet_view, policy), policy)
+            yield left_undone(made, "denied", spent) if spent else made
         elif events:
             yield left_undone(found, "skipped", next(iter(spared.values())) or "")
+
+
+def _times_requeued(job_id: int, fleet_view: view.View, policy: settings.PolicySettings) -> int:
+    since = fleet_view.now - timedelta(seconds=policy.restart_window_s)
+    return sum(d.at > since for d in fleet_view.brought_back.get(job_id, ()))
 
 
 def _refusals(

@@ -18,7 +18,7 @@ REFUSED = "prolog_refused"
 _SURE = 1e-3
 """A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = overdue.LONGEST
-"""How far back our own decisions are looked at, beyond the budget's window; drains that stand are, however old."""
+"""How far back our own decisions are looked at, if the windows of the budgets are shorter; drains that stand are, however old."""
 _RETRY_AFTER = timedelta(minutes=1)
 """While an outage lasts, Slurm is asked about the faults of that time as often as this."""
 _OPEN = frozenset({view.DECIDED_ANEW, victims.GPUS_UNKNOWN})
@@ -42,7 +42,8 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     refusals = tuple(e for e in check_events if e.code == REFUSED and e.source == "agent")
     if not everywhere and not events and not refusals:
         return view.View(now=now)
-    window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
+    windows_s = max(policy.budget_window_s, policy.restart_window_s)
+    window = now - max(_MEMORY, timedelta(seconds=windows_s))
     clocks = node_clocks.read(store, cluster)
     beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=cluster)
     open_drains = store.drains(open_only=True, cluster=cluster)

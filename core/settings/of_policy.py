@@ -33,7 +33,10 @@ class PolicySettings:
         "requeue a job that ended by itself because of hardware or its node, away from that node",
         default=True,
     )
-    restarts_per_run: int = doc("most times one run is restarted within `restart_window_s`", default=3)
+    restarts_per_run: int = doc(
+        "most times one run is requeued within `restart_window_s`: after its end, for a hang, or off a node we drain",
+        default=3,
+    )
     restart_window_s: float = doc("length of that window, seconds", default=86400.0)
     on_hang: str = doc(
         "tell or requeue: what is done with a job whose ranks hang and whose culprit is named; "

@@ -404,6 +404,29 @@ def test_requeue_can_be_switched_off() -> None:
     assert acts(fleet_view(), dataclasses.replace(ENFORCE, requeue=False)) == [("drain", "n2")]
 
 
+@pytest.mark.parametrize(
+    ("past", "again"),
+    [
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("requeue", 300, 4242)], False),
+        ([("restart", 100, 4242), ("requeue", 200, 4242), ("restart", 300, 4242)], False),
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("requeue", 86401, 4242)], True),
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("requeue", 300, 7)], True),
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("drain", 300, 4242)], True),
+    ],
+    ids=["requeued", "after its ends, too", "a day ago", "another job", "a drain"],
+)
+def test_a_job_is_requeued_off_drained_nodes_no_more_often_than_a_run_may_be_restarted(
+    past: list[tuple[str, float, int]], again: bool
+) -> None:
+    """The node is drained, the job stays where it is, and why is on record."""
+    rows = [drain("n9", at_s, action=action, job_id=job_id) for action, at_s, job_id in past]
+    undone = drain("n9", 50, action="requeue", job_id=4242, state="skipped")
+    state = fleet_view(drains=(*rows, undone))
+    assert acts(state) == (BOTH if again else [("drain", "n2")])
+    why = "budget: its run was restarted 3 of 3 times within 24 h"
+    assert held(state) == ([] if again else [("requeue", "denied", why)])
+
+
 def test_a_job_on_two_broken_nodes_is_requeued_once() -> None:
     """Two faults, two drains, one requeue."""
     one, two = event(1, node="n1"), event(2, node="n2")
