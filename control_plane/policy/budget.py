@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Self
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import settings
+from probing_cluster.core import records, settings
 
 _TAKING = frozenset({"drain", "refuse", "exclude"})
 
@@ -24,6 +25,13 @@ class Ledger:
         self._nodes: Mapping[str, view.Node] = fleet_view.nodes
         self._taken = taken_nodes(fleet_view, policy)
         self._shared_nodes = fleet_view.shared_nodes
+
+    @classmethod
+    def of_references(cls, fleet_view: view.View, policy: settings.PolicySettings) -> Self:
+        """The idle nodes that tests of others hold now: as many may be as nodes are drained in a window, and no drain is denied for them."""
+        made = cls(fleet_view, policy)
+        made._taken = set(fleet_view.under_test) - {d.node for d in _open_drains(fleet_view)}
+        return made
 
     def refuses(self, node: str) -> str:
         """Why `node` may not be taken now; empty when it may. A node already taken costs nothing more."""
@@ -61,12 +69,19 @@ def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[s
     decided = {d.node for d in recent if d.action in _TAKING and (d.state in states or view.is_begun(d))}
     # A restart, or the requeue of a hang, that was begun leaves its nodes out once its job is held.
     decided.update(str(n) for d in recent if view.is_begun(d) for n in d.detail.get("exclude", ()))
-    # A drain whose row was lost with the database still stands in Slurm.
+    # A drain whose row was lost with the database still stands in Slurm. A repair that failed gives a drain a new time there.
+    recorded = {d.node for d in _open_drains(fleet_view)}
     open_drains = {
-        n.name for n in fleet_view.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
+        n.name
+        for n in fleet_view.nodes.values()
+        if n.ours and n.name not in recorded and (n.reason_at is None or n.reason_at > since)
     }
-    # Nodes under test are out, however long ago they were taken; so are the idle ones that joined as references.
-    return decided | open_drains | set(fleet_view.under_test)
+    return decided | open_drains
+
+
+def _open_drains(fleet_view: view.View) -> list[records.Drain]:
+    """The drains of nodes on record that were not lifted, whoever made them."""
+    return [d for d in fleet_view.drains if d.action == "drain" and d.state == "done" and d.ended_at is None]
 
 
 def _limit(share: float, size: int, most: int | None = None) -> int:

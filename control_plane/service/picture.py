@@ -46,8 +46,6 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     window = now - max(_MEMORY, timedelta(seconds=windows_s))
     clocks = node_clocks.read(store, cluster)
     beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=cluster)
-    open_drains = store.drains(open_only=True, cluster=cluster)
-    drains = {d.drain_id: d for d in (*open_drains, *store.drains(since=window, cluster=cluster))}
     return view.View(
         now=now,
         outage_s=outage_s,
@@ -55,9 +53,16 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         refusals=refusals,
         heartbeats={b.node: clocks.heartbeat(b) for b in beats if b.cluster == cluster},
         silent_s=store.heartbeat_ages_s(cluster=cluster),
-        drains=tuple(drains.values()),
+        drains=_drains(service, window),
         under_test=store.nodes_under_test(cluster),
     )
+
+
+def _drains(service: context.Context, since: datetime) -> tuple[records.Drain, ...]:
+    """Our decisions since then, and every drain that stands."""
+    store, cluster = service.store, service.cluster
+    found = (*store.drains(open_only=True, cluster=cluster), *store.drains(since=since, cluster=cluster))
+    return tuple({d.drain_id: d for d in found}.values())
 
 
 def _outage_s(service: context.Context, now: datetime) -> float:
@@ -157,7 +162,7 @@ def of_budget(service: context.Context, nodes: Mapping[str, view.Node]) -> view.
         now=now,
         nodes=nodes,
         heartbeats={b.node: b for b in store.heartbeats(cluster=service.cluster)},
-        drains=tuple(store.drains(since=since, cluster=service.cluster)),
+        drains=_drains(service, since),
         under_test=store.nodes_under_test(service.cluster),
     )
     shared, members = _shared_place(found, service)

@@ -9,7 +9,7 @@ import pytest
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.attribution.verdict import signatures
-from probing_cluster.control_plane.policy import policy, simulate, view
+from probing_cluster.control_plane.policy import budget, policy, simulate, view
 from probing_cluster.control_plane.service import picture
 from probing_cluster.core import clock, records, settings, vocabulary
 from probing_cluster.healthchecks import registry
@@ -546,11 +546,43 @@ def test_a_drain_that_stands_in_slurm_counts_even_without_its_row() -> None:
     assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
 
 
-def test_a_node_in_a_reservation_of_our_tests_counts_as_out_and_is_the_workflow_s_alone() -> None:
-    """Neither drained nor let refuse the job of its tests, whatever its agent says; a reference takes budget as well."""
-    others = fleet_view(nodes={"n2": node("n2"), "n9": node("n9")}, under_test=frozenset({"n9"}), jobs=())
-    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
-    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=2)) == [("drain", "n2")]
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [((), [("drain", "n2")]), ((drain("n9", 7200),), [("drain", "n2")]), ((drain("n9", 600),), [])],
+    ids=["a healthy reference", "drained two hours ago", "drained in the window"],
+)
+def test_a_node_under_test_counts_where_it_was_taken_in_the_window(
+    past: tuple[records.Drain, ...], expected: object
+) -> None:
+    """The healthy references of tests use up nothing: a node with a lost GPU would stay in service for them."""
+    nodes = {"n2": node("n2"), "n9": node("n9", reason="probing: repair: xid 79 gpu3")}
+    others = fleet_view(nodes=nodes, under_test=frozenset({"n9"}), jobs=(), drains=past)
+    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == expected
+
+
+def test_a_drain_that_a_failed_repair_renewed_in_slurm_was_taken_when_it_was_made() -> None:
+    """Slurm shows when the reason was written last; the row has the time of the drain."""
+    again = node(
+        "n3", states=frozenset({"IDLE", "DRAIN"}), reason="probing: repair: xid 79", reason_at=ago(100)
+    )
+    state = fleet_view(nodes={"n2": node("n2"), "n3": again}, jobs=(), drains=(drain("n3", 7200),))
+    assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == [("drain", "n2")]
+
+
+def test_references_have_a_limit_of_their_own() -> None:
+    """As many idle nodes may be in tests of others as nodes are drained in a window, whatever else was taken."""
+    taken = tuple(drain(f"n{i}") for i in range(5))
+    nodes = {f"n{i}": node(f"n{i}") for i in range(40)}
+    state = fleet_view(nodes=nodes, drains=taken, under_test=frozenset({"n0", "n10", "n11"}))
+    assert budget.Ledger(state, ENFORCE).refuses("n20")
+    ledger = budget.Ledger.of_references(state, dataclasses.replace(ENFORCE, budget_nodes=3))
+    assert ledger.refuses("n20") == ""
+    ledger.take("n20")
+    assert ledger.refuses("n21")
+
+
+def test_a_node_in_a_reservation_of_our_tests_is_the_workflow_s_alone() -> None:
+    """Neither drained nor let refuse the job of its tests, whatever its agent says."""
     tested = fleet_view(under_test=frozenset({"n2"}), jobs=())
     assert acts(tested) == []
     assert held(tested)[0] == ("drain", "skipped", "it is being tested (probing-ctl repair show)")
