@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import records, settings, vocabulary
+from probing_cluster.core import clock, records, settings, vocabulary
 
 _BEATS_MISSED = 3
 _LEAST_BEAT_AGE_S = 30.0
@@ -83,10 +83,11 @@ def has_stood(
         return True
     confirmed = fault.get("confirmed_at")
     since = confirmed if fault.get("latched") else fault.get("since")
-    if since is None or (kind == "check" and confirmed is None):
+    until = confirmed if kind == "check" else clock.iso_z(beat.at)
+    if since is None or until is None:
         return False
-    until = datetime.fromisoformat(confirmed) if kind == "check" else beat.at
-    return (until - datetime.fromisoformat(since)).total_seconds() >= policy.hold_s
+    lasted = datetime.fromisoformat(until) - datetime.fromisoformat(since)
+    return lasted.total_seconds() >= policy.hold_s
 
 
 def high_faults(

@@ -256,7 +256,7 @@ class Pass:
                 usable
                 and name not in self.fleet_view.under_test
                 and set(node.partitions) & set(here.partitions)
-                and not ledger.refuses(name)
+                and not ledger.refuses(name, leaves_service=False)
             ):
                 ledger.take(name)
                 chosen.append(name)

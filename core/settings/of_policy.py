@@ -28,6 +28,13 @@ class PolicySettings:
     budget_frac: float = doc("most of the cluster's nodes drained per window, 0..1", default=0.05)
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
     budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
+    standing_frac: float = doc(
+        "most of the cluster's nodes out of service by drains of ours at one time, however old, 0..1",
+        default=0.1,
+    )
+    standing_partition_frac: float = doc(
+        "most of one partition's nodes out of service by drains of ours at one time, 0..1", default=0.5
+    )
     requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
     restart_ended: bool = doc(
         "requeue a job that ended by itself because of hardware or its node, away from that node",

@@ -18,7 +18,12 @@ NOW = datetime(2026, 11, 21, 14, 20, 40, tzinfo=UTC)
 START = NOW - timedelta(minutes=20)
 GPU = "GPU-3"
 ENFORCE = settings.PolicySettings(
-    observe_only=False, budget_nodes=5, budget_frac=1.0, budget_partition_frac=1.0
+    observe_only=False,
+    budget_nodes=5,
+    budget_frac=1.0,
+    budget_partition_frac=1.0,
+    standing_frac=1.0,
+    standing_partition_frac=1.0,
 )
 
 
@@ -558,6 +563,75 @@ def test_a_node_under_test_counts_where_it_was_taken_in_the_window(
     nodes = {"n2": node("n2"), "n9": node("n9", reason="probing: repair: xid 79 gpu3")}
     others = fleet_view(nodes=nodes, under_test=frozenset({"n9"}), jobs=(), drains=past)
     assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == expected
+
+
+def standing(n_out: int, of: int, *others: str, **changes: object) -> view.View:
+    """Partition gpu of so many nodes, n2 among them, and `others`; so many have been out by drains of ours for days."""
+    names = ["n2", *(f"x{i}" for i in range(of - 1))]
+    out = {
+        "states": frozenset({"IDLE", "DRAIN"}),
+        "reason": "probing: check gpu_versions",
+        "reason_at": ago(2e5),
+    }
+    nodes = {name: node(name, **out if i in range(1, n_out + 1) else {}) for i, name in enumerate(names)}
+    nodes |= {name: node(name, partitions=("cpu",)) for name in others}
+    rows = tuple(drain(name, 2e5) for name in names[1 : n_out + 1])
+    return fleet_view(**{"nodes": nodes, "drains": rows, "jobs": ()} | changes)
+
+
+ALL_OUT = "out of service by drains of ours"
+DEFAULT = settings.PolicySettings(observe_only=False)
+MANY = [f"c{i}" for i in range(200)]
+
+
+def drains(state: view.View, config: settings.PolicySettings = DEFAULT) -> list[tuple[str, str]]:
+    return [(d.held, d.why) for d in policy.decide(state, config) if d.action == "drain"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (standing(9, 100), ""),
+        (standing(10, 100), f"budget: 10 of 10 nodes of the cluster are {ALL_OUT}"),
+        (standing(3, 8, *MANY), ""),
+        (standing(4, 8, *MANY), f"budget: 4 of 4 nodes of partition gpu are {ALL_OUT}"),
+        (standing(0, 4), ""),
+    ],
+    ids=["room", "cluster", "room in the partition", "partition", "small cluster"],
+)
+def test_drains_of_ours_that_stand_are_limited_however_old_they_are(state: view.View, why: str) -> None:
+    """A fault of the whole fleet takes no more than a tenth of it, and half of a partition, though there is room by the hour."""
+    assert drains(state) == [("denied" if why else "", why)]
+
+
+def test_what_stands_is_by_drains_of_ours() -> None:
+    """A person's drain and a healthy reference count for nothing; one of ours under test does, though no drain shows."""
+    full = standing(10, 100)
+    by_eve = tuple(dataclasses.replace(d, owner="eve") for d in full.drains)
+    assert drains(dataclasses.replace(full, drains=by_eve)) == [("", "")]
+    in_test = {k: dataclasses.replace(n, states=frozenset({"IDLE"})) for k, n in full.nodes.items()}
+    tested = dataclasses.replace(full, nodes=in_test, under_test=frozenset(d.node for d in full.drains))
+    assert drains(tested)[0][0] == "denied"
+    assert drains(dataclasses.replace(tested, drains=())) == [("", "")]
+
+
+def test_a_node_left_out_of_a_job_or_tested_with_others_leaves_no_service() -> None:
+    ledger = budget.Ledger(standing(10, 100), DEFAULT)
+    assert ledger.refuses("n2")
+    assert ledger.refuses("n2", leaves_service=False) == ""
+
+
+def test_by_the_hour_a_fault_of_the_fleet_takes_what_may_stand_and_no_more() -> None:
+    """Five days, each hour its budget."""
+    nodes = {f"n{i}": node(f"n{i}") for i in range(400)}
+    for hour in range(120):
+        now = NOW + timedelta(hours=hour, seconds=hour)
+        ledger = budget.Ledger(view.View(now=now, nodes=nodes), DEFAULT)
+        for name, one in nodes.items():
+            if not one.ours and not ledger.refuses(name):
+                ledger.take(name)
+                nodes[name] = node(name, states=frozenset({"DRAIN"}), reason="probing: x", reason_at=now)
+    assert sum(n.ours for n in nodes.values()) == 40
 
 
 def test_a_drain_that_a_failed_repair_renewed_in_slurm_was_taken_when_it_was_made() -> None:
