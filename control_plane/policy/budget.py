@@ -32,7 +32,6 @@ class Ledger:
                 self._members[partition].add(node.name)
         self._taken = taken_nodes(fleet_view, policy)
         self._standing = standing_nodes(fleet_view)
-        self._shared_nodes = fleet_view.shared_nodes
 
     @classmethod
     def of_references(cls, fleet_view: view.View, policy: settings.PolicySettings) -> Self:
@@ -52,13 +51,13 @@ class Ledger:
             if found is None or not found.partitions:
                 return "budget: Slurm does not say how big the node's partition is"
             words = f"taken within {policy.budget_window_s:.0f} s"
-            limits = (policy.budget_frac, policy.budget_partition_frac, policy.budget_nodes)
-            if why := self._full(found, self._taken, words, *limits):
+            shares = (policy.budget_frac, policy.budget_partition_frac)
+            if why := self._full(found, self._taken, words, *shares, policy.budget_nodes):
                 return why
         if not leaves_service or node in self._standing or found is None:
             return ""
-        limits = (policy.standing_frac, policy.standing_partition_frac, None)
-        return self._full(found, self._standing, STANDING, *limits)
+        shares = (policy.standing_frac, policy.standing_partition_frac)
+        return self._full(found, self._standing, STANDING, *shares)
 
     def _full(
         self,
@@ -67,22 +66,18 @@ class Ledger:
         words: str,
         share: float,
         partition_share: float,
-        most: int | None,
+        most: int | None = None,
     ) -> str:
         """Words for a cluster, or a partition of the node, in which as many nodes are counted as may be."""
         limit = _limit(share, len(self._nodes), most)
-        if (used := self._count(counted)) >= limit:
+        if (used := len(counted)) >= limit:
             return f"budget: {used} of {limit} nodes of the cluster {words}"
         for partition in node.partitions:
             members = self._members[partition]
             limit = _limit(partition_share, len(members))
-            if (used := self._count(members & counted)) >= limit:
+            if (used := len(members & counted)) >= limit:
                 return f"budget: {used} of {limit} nodes of partition {partition} {words}"
         return ""
-
-    def _count(self, nodes: set[str]) -> int:
-        """How many the budget counts: the nodes of a place that is itself the suspect count once."""
-        return len(nodes - self._shared_nodes) + bool(nodes & self._shared_nodes)
 
     def take(self, node: str) -> None:
         """Count `node` against the budget."""

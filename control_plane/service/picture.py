@@ -15,8 +15,6 @@ from probing_cluster.core import errors, records, settings
 
 REFUSED = "prolog_refused"
 """The code of the event by which an agent says that it refused a job."""
-_SURE = 1e-3
-"""A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = overdue.LONGEST
 """How far back our own decisions are looked at, if the windows of the budgets are shorter; drains that stand are, however old."""
 _RETRY_AFTER = timedelta(minutes=1)
@@ -182,10 +180,7 @@ def _shared_place(
         return None, frozenset()
     cluster = service.config.cluster.name
     where = layout.Places(service.store.places(cluster)).at(cluster, fleet_view.now)
-    found = scan.shared(failed, where)
-    if found is not None and found.odds > _SURE:
-        found = None
-    return found, frozenset() if found is None else where.members[found.kind, found.name]
+    return shared_part.suspect(failed, where)
 
 
 def with_nodes(fleet_view: view.View, nodes: Mapping[str, view.Node]) -> view.View:

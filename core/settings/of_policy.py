@@ -35,6 +35,10 @@ class PolicySettings:
     standing_partition_frac: float = doc(
         "most of one partition's nodes out of service by drains of ours at one time, 0..1", default=0.5
     )
+    common_frac: float = doc(
+        "a fault that more than this share of the nodes in service (and more than three) show at once drains none of them; 1 = no such rule, 0..1",
+        default=0.05,
+    )
     requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
     restart_ended: bool = doc(
         "requeue a job that ended by itself because of hardware or its node, away from that node",

@@ -9,7 +9,7 @@ import pytest
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.attribution.verdict import signatures
-from probing_cluster.control_plane.policy import budget, policy, simulate, view
+from probing_cluster.control_plane.policy import budget, policy, shared_part, simulate, view
 from probing_cluster.control_plane.service import picture
 from probing_cluster.core import clock, records, settings, vocabulary
 from probing_cluster.healthchecks import registry
@@ -24,6 +24,7 @@ ENFORCE = settings.PolicySettings(
     budget_partition_frac=1.0,
     standing_frac=1.0,
     standing_partition_frac=1.0,
+    common_frac=1.0,
 )
 
 
@@ -977,19 +978,212 @@ def test_forty_nodes_are_not_drained_for_one_switch() -> None:
     assert {d.node for d in made if d.action == "refuse"} <= {"n3", "n300"}
 
 
-def test_a_place_counts_once_in_the_budget() -> None:
-    """Four nodes that were drained before the switch was recognised leave room for four others of five."""
+def test_each_node_counts_in_the_budget_also_under_a_suspect_place() -> None:
+    """Four nodes were drained before the switch was recognised; nothing that is decided after it is free of charge."""
     taken = tuple(drain(f"n{i}", event_ids=(uuid.UUID(int=i + 1),)) for i in range(4))
-    others = [event(200 + i, f"n{300 + i}") for i in range(6)]
+    others = [event(200 + i, f"n{i}" if i < 10 else f"n{300 + i}") for i in range(4, 16)]
     config = dataclasses.replace(ENFORCE, hold_s=0.0)
-    done = [
-        d
-        for d in policy.decide(under_a_leaf(*others, drains=taken), config)
-        if d.action == "drain" and not d.held
+    assert len(acts(under_a_leaf(*others, drains=taken), config)) == 1
+
+
+HIGH, LOW = records.Severity.HIGH, records.Severity.LOW
+Shown = tuple[str, str, str, records.Severity]
+"""Kind, code, part and severity of a fault."""
+HANGS: Shown = ("mount", "hanging", "/scratch", HIGH)
+SLOW: Shown = ("check", "mount_responsive", "/scratch", LOW)
+STUCK: Shown = ("check", "agent_self", "mount /scratch", LOW)
+ASLEEP: Shown = ("check", "processes_dstate", "kworker", LOW)
+FULL: Shown = ("check", "disk_space", "/", LOW)
+STALE: Shown = ("check", "gpu_versions", "gpu_versions", LOW)
+LOST: Shown = ("xid", "79", "gpu3", HIGH)
+
+
+def fleet(shown: dict[str, list[Shown]], of: int = 200, *, leaf: int = 20, **changes: object) -> view.View:
+    """So many nodes under leaves of `leaf`, in two halves of a file server each, with jobs of four; what each shows for a minute, twice confirmed."""
+    names = [f"n{i}" for i in range(of)]
+    places = [(n, ("leaf", f"l{i // leaf}")) for i, n in enumerate(names)]
+    places += [(n, ("storage", f"fs{i * 10 // of // 9}")) for i, n in enumerate(names)]
+    where = layout.NodeLayout(places)
+    events, beats = [], {name: beat(name) for name in names}
+    for name, faults in shown.items():
+        own = [
+            event(
+                len(events) + k + 1, name, kind=kind, code=code, device=part, severity=severity, gpu_uuid=None,
+                source=kind if kind in {"check", "mount"} else "kernel", at=ago(61), observed_at=ago(61),
+            )
+            for k, (kind, code, part, severity) in enumerate(faults)
+        ]  # fmt: skip
+        events += own
+        rows = {f"{e.kind}:{e.device}": fault(e) | {"confirmed_at": clock.iso_z(ago(1))} for e in own}
+        beats[name] = beat(name, faults=rows)
+    failed = {n for n, b in beats.items() if any(map(shared_part.is_of, b.faults, b.faults.values()))}
+    place, members = shared_part.suspect(failed, where)
+    values: dict[str, object] = {
+        "events": tuple(events), "heartbeats": beats, "silent_s": dict.fromkeys(names, 1.0), "shared": place,
+        "shared_nodes": members, "nodes": {n: node(n) for n in names}, "allocations": (),
+        "jobs": tuple(job(i, nodes=tuple(names[i : i + 4])) for i in range(0, of, 4)),
+    }  # fmt: skip
+    return fleet_view(**(values | changes))
+
+
+def showing(n: int, *faults: Shown, **changes: object) -> view.View:
+    return fleet({f"n{i}": list(faults) for i in range(n)}, **changes)
+
+
+def passes(
+    state: view.View, n: int = 2, config: settings.PolicySettings = DEFAULT
+) -> list[tuple[str, str | int]]:
+    """What is to be done in so many passes, each after what the ones before it did."""
+    done: list[tuple[str, str | int]] = []
+    for _ in range(n):
+        made = [d for d in policy.decide(state, config) if not d.held]
+        done += [(d.action, d.job.job_id if d.job else d.node) for d in made]
+        out = {d.node: d.reason for d in made if d.action == "drain"}
+        gone = {d.job.job_id for d in made if d.job}
+        nodes = {
+            k: dataclasses.replace(v, states=frozenset({"DRAIN"}), reason=out[k], reason_at=NOW)
+            if k in out
+            else v
+            for k, v in state.nodes.items()
+        }
+        rows = [drain(d.node, 0, action=d.action, event_ids=d.event_ids, reason=d.reason) for d in made]
+        state = dataclasses.replace(
+            state,
+            nodes=nodes,
+            drains=(*state.drains, *rows),
+            jobs=tuple(j for j in state.jobs if j.job_id not in gone),
+        )
+    return done
+
+
+@pytest.mark.parametrize("severity", [HIGH, LOW])
+@pytest.mark.parametrize("check", sorted(registry.load()))
+def test_no_check_that_fails_for_many_takes_more_than_the_budget_or_requeues(
+    check: str, severity: records.Severity
+) -> None:
+    """All nodes of the fleet, of a file server, of a leaf of a tenth of it: none is drained. Of a smaller leaf the budget's at most."""
+    shown: Shown = ("check", check, "part", severity)
+    for n in (100, 90, 20):
+        assert passes(showing(n, shown, of=100), 1) == []
+    few = passes(showing(8, shown, leaf=8), 2)
+    drained = {k for a, k in few if a == "drain"}
+    assert len(drained) <= DEFAULT.budget_nodes
+    assert {k for a, k in few if a == "refuse"} <= drained
+    if severity is LOW or shared_part.cause_of("check", check):
+        assert not any(a == "requeue" for a, _ in few)
+    if shared_part.cause_of("check", check):
+        assert few == []
+
+
+@pytest.mark.parametrize("beside", [(), (STUCK,), (ASLEEP,), (FULL,)])
+@pytest.mark.parametrize("n", [200, 180, 20, 8])
+def test_a_file_server_that_hangs_drains_no_node_whatever_else_it_makes_them_show(
+    n: int, beside: tuple[Shown, ...]
+) -> None:
+    """A low fault beside it may be its consequence: a process in the kernel, a child of the agent, a log that cannot be written."""
+    for faults in ((HANGS, *beside), (SLOW, *beside)):
+        assert passes(showing(n, *faults, leaf=8 if n == 8 else 20)) == []
+    late = showing(n, HANGS, *beside, leaf=8 if n == 8 else 20)
+    rest = tuple(e for e in late.events if e.kind != "mount")
+    assert passes(dataclasses.replace(late, events=rest)) == [], "the mount's own event is no longer fresh"
+
+
+def test_beside_a_hung_mount_a_hard_fault_of_the_nodes_own_drains_it_for_that_alone() -> None:
+    """Its jobs are requeued for that one, too; not those of a node that was drained before the server was suspected."""
+    state = fleet({f"n{i}": [HANGS, SLOW, *([LOST] if i == 5 else [])] for i in range(20)})
+    early = {"n6": node("n6", states=frozenset({"DRAIN"}), reason="probing: mount hanging /scratch")}
+    state = dataclasses.replace(
+        state, nodes={**state.nodes, **early},
+        allocations=(holds(4, *[f"GPU-{i}" for i in range(8)], at_node="n5"),),
+    )  # fmt: skip
+    made = [d for d in policy.decide(state, DEFAULT) if not d.held]
+    assert [(d.action, d.node, d.reason) for d in made] == [
+        ("drain", "n5", "probing: xid 79 gpu3"), ("requeue", "n5", "probing: xid 79 gpu3"),
+    ]  # fmt: skip
+
+
+def test_a_drain_under_a_suspect_place_uses_up_the_budget_in_every_pass() -> None:
+    """Eight nodes of one leaf with a lost GPU beside the mount: five are drained in an hour, however many passes it has."""
+    done = passes(showing(8, HANGS, LOST, leaf=8))
+    assert len([k for a, k in done if a == "drain"]) == DEFAULT.budget_nodes
+
+
+@pytest.mark.parametrize(
+    ("n", "of", "drained"), [(10, 200, 5), (11, 200, 0), (3, 8, 1), (4, 8, 0), (4, 60, 0), (1, 1, 1)]
+)
+def test_a_fault_that_many_nodes_show_at_once_is_no_nodes(n: int, of: int, drained: int) -> None:
+    """One kind and code, on more than three nodes and more than a twentieth of those in service: none is drained, and why is said."""
+    state = showing(n, LOST, of=of)
+    made = policy.decide(state, DEFAULT)
+    assert sum(d.action == "drain" and not d.held for d in made) == drained
+    if not drained:
+        assert {(d.action, d.held, d.why) for d in made} == {
+            (
+                "drain",
+                "skipped",
+                f"{n} of {of} nodes in service show the same (xid 79): what they share is the suspect, not the node",
+            )
+        }
+        assert acts(state, dataclasses.replace(ENFORCE, common_frac=1.0))
+
+
+def test_what_many_show_is_counted_among_nodes_in_service_that_are_heard() -> None:
+    """Drained and silent nodes say nothing of the others, and another code is another fault."""
+    twelve = showing(12, LOST)
+    out = {f"n{i}": node(f"n{i}", states=frozenset({"DRAIN"}), reason="a rack move") for i in (0, 1, 2)}
+    assert acts(dataclasses.replace(twelve, nodes={**twelve.nodes, **out}), DEFAULT)
+    silent = {**twelve.silent_s, "n0": 600.0, "n1": 600.0, "n2": 600.0}
+    assert acts(dataclasses.replace(twelve, silent_s=silent), DEFAULT)
+    assert not acts(twelve, DEFAULT)
+    two = {f"n{i}": [("xid", "79" if i % 2 else "48", "gpu3", HIGH)] for i in range(12)}
+    assert acts(fleet(two), DEFAULT)
+
+
+def test_a_mount_that_more_than_three_nodes_miss_at_once_is_its_servers() -> None:
+    """Its clients may be few of the cluster, and no table says which; other mounts are other servers."""
+    four = {f"n{7 + 50 * i}": [HANGS] for i in range(4)}
+    assert acts(fleet(four), DEFAULT) == []
+    assert acts(fleet(dict(list(four.items())[:3])), DEFAULT)
+    apart = {n: [("mount", "hanging", f"/local{i}", HIGH)] for i, n in enumerate(four)}
+    assert acts(fleet(apart), DEFAULT)
+
+
+def test_what_all_show_hides_no_other_fault_of_a_node() -> None:
+    """A driver that the site's file does not know yet, on all; one of them has a full disk, one a lost GPU."""
+    state = fleet({f"n{i}": [STALE, *{3: [FULL], 4: [LOST]}.get(i, [])] for i in range(200)})
+    assert acts(state, DEFAULT) == [("drain", "n4"), ("drain", "n3")]
+
+
+def test_no_prolog_refuses_for_what_many_show() -> None:
+    state = dataclasses.replace(showing(200, LOST), events=())
+    assert refusals(state, DEFAULT) == []
+    assert refusals(dataclasses.replace(showing(3, LOST), events=()), DEFAULT) == [
+        (f"n{i}", "") for i in range(3)
     ]
-    assert len(done) == 4
-    alone = policy.decide(under_a_leaf(*others, drains=taken, shared=None, shared_nodes=frozenset()), config)
-    assert sum(d.action == "drain" and not d.held for d in alone) == 1
+
+
+@pytest.mark.parametrize("n", [0, 3, 4, 8, 200])
+def test_a_simulation_knows_what_other_nodes_showed(n: int) -> None:
+    """As the service would have: a place of eight, the fleet, and a mount of four nodes are spared, not three of a place."""
+    state = showing(n, HANGS, leaf=8) if n != 4 else fleet({f"n{7 + 50 * i}": [HANGS] for i in range(4)})
+    rows = [
+        records.NodePlace(cluster="c", node=f"n{i}", kind="leaf", place=f"l{i // 8}", since_at=ago(1e6))
+        for i in range(200)
+    ]
+    spread = [
+        dataclasses.replace(e, at=ago(61 - k / 100), observed_at=ago(61 - k / 100))
+        for k, e in enumerate(state.events)
+    ]
+    found = simulate.replay(spread, [], dict(state.nodes), DEFAULT, layout.Places(rows))
+    assert [d.held for _, d in found.decisions] == ["" if n == 3 else "skipped"] * n
+    apart = [
+        dataclasses.replace(e, at=ago(1e5 - 400 * k), observed_at=ago(1e5 - 400 * k))
+        for k, e in enumerate(spread)
+    ]
+    alone = simulate.replay(apart, [], dict(state.nodes), DEFAULT, layout.Places(rows))
+    assert bool([d for _, d in alone.decisions if not d.held]) is bool(n), (
+        "one after the other they are each node's own"
+    )
 
 
 class CountedDrains(tuple[records.Drain, ...]):
