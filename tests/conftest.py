@@ -30,7 +30,7 @@ from probing_cluster.db import migrate
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded, server_files
 from probing_cluster.sandbox.machine import daemons, layout, processes, scratch
-from tests import kept_deliveries
+from tests import initialised, kept_deliveries
 
 _ROOT = Path(__file__).resolve().parents[1]
 _EXAMPLES = _ROOT / ".hypothesis"
@@ -126,6 +126,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("torch"):
                 item.add_marker(missing)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _initialised_once() -> Iterator[None]:
+    """See `initialised`."""
+    with initialised.once():
+        yield
 
 
 @pytest.fixture(scope="session")
