@@ -292,6 +292,12 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         "LAUNCH INFO 2026-11-21 02:35:54,384 Pod failed\nContainer rank 3 status failed cmd ['/usr/bin/python3', '-u', 'tools/train.py'",
     ),
     (
+        "Paddle: a worker that was ended from outside",
+        "process_terminated",
+        {"line": 2},
+        "Container rank 0 status failed cmd ['/usr/bin/python3', '-u', 'train.py'] code -15 log log/workerlog.0\nLAUNCH INFO 2026-11-21 02:35:54,796 Exit code -15",
+    ),
+    (
         "Paddle: the code of the failed worker",
         "segfault",
         {"line": 2},

@@ -188,6 +188,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _CHILD_FAILED.match(text):
         kind = process.of_code(int(found["code"] or 1)) or "task_exit"
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        if kind == "process_terminated":
+            return None  # the launcher's own line about the exit code follows
         return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True})
     if _CREATED.match(text):
         context.step_created = True
