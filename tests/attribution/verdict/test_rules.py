@@ -863,10 +863,10 @@ def test_a_node_that_srun_names_as_lost_ended_a_step_that_may_go_on_without(make
     several = make.finding("slurm_node_fail", detail={"host": "n[2,9]"})
     assert make.judge(several, watched={}).node == "n2"
     last_signs = {"n1": make.end + timedelta(seconds=60), "n2": make.end + timedelta(seconds=600)}
-    heard = make.judge(gone, watched=last_signs)
-    assert str(heard.confidence) in ("possible", "unknown")
-    assert "stopped answering" not in heard.summary
-    assert "agent kept reporting" in heard.summary or heard.cause != "node_lost"
+    living = make.judge(gone, watched=last_signs)
+    assert str(living.confidence) in ("possible", "unknown")
+    assert "stopped answering" not in living.summary
+    assert "agent kept reporting" in living.summary or living.cause != "node_lost"
     elsewhere = make.finding("slurm_node_fail", detail={"host": "n77"})
     assert make.judge(elsewhere, watched={}).cause != "node_lost"
 
