@@ -30,6 +30,7 @@ from probing_cluster.db import migrate
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded, server_files
 from probing_cluster.sandbox.machine import daemons, layout, processes, scratch
+from tests import initialised, kept_deliveries
 
 _ROOT = Path(__file__).resolve().parents[1]
 _EXAMPLES = _ROOT / ".hypothesis"
@@ -58,6 +59,9 @@ _NEXT = ("tests/probe_agent", "tests/web", "tests/test_")
 """Of the others, what has tests of many seconds: for the same reason."""
 _TOGETHER = ("tests/healthchecks", "tests/slurm_plugins")
 """Folders that one worker runs: they share a cluster, or a last test that looks at all the others."""
+
+_DELIVERING = ("tests/db", "tests/probe_agent")
+"""Folders whose tests are about deliveries: theirs open a connection each, as an agent's do."""
 
 _TEMPLATE = "probing_template"
 _BUFFERS_MIB = 128
@@ -124,6 +128,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(missing)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _initialised_once() -> Iterator[None]:
+    """See `initialised`."""
+    with initialised.once():
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_directory() -> Iterator[Path]:
     """A running embedded server of its own for this session."""
@@ -182,13 +193,19 @@ def postgres_template(postgres_directory: Path) -> str:
 
 @pytest.fixture
 def postgres_url(
-    postgres_directory: Path, postgres_template: str, administrator: Administrator
+    postgres_directory: Path,
+    postgres_template: str,
+    administrator: Administrator,
+    request: pytest.FixtureRequest,
 ) -> Iterator[str]:
     """The URL of an empty database with our schema, as its owner; dropped afterwards."""
     name = next(_NAMES)
     administrator.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     administrator.execute(f"CREATE DATABASE {name} TEMPLATE {postgres_template} STRATEGY FILE_COPY")
-    yield embedded.url(postgres_directory, database=name)
+    with contextlib.ExitStack() as stack:
+        if not request.node.nodeid.startswith(_DELIVERING):
+            stack.enter_context(kept_deliveries.kept())
+        yield embedded.url(postgres_directory, database=name)
     with contextlib.suppress(psycopg.OperationalError):
         administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
 

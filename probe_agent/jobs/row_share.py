@@ -64,6 +64,8 @@ def most(sightings: Sequence[Sighting], limit: int) -> list[Sighting]:
     """At most `limit` of them, in their order: first causes before what dumps and pages show, and that before other lines."""
     if len(sightings) <= limit:
         return list(sightings)
+    if limit == 0:  # a share that is used up costs the agent nothing more
+        return []
     order = sorted(
         range(len(sightings)),
         key=lambda i: (not sightings[i].detail.get("first_cause"), sightings[i].source == "joblog"),

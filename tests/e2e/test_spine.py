@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-# One cluster (`calm`) serves 1, 4 and 7 in this order, and 5 in the soak, another (`pair`) 6 and 3, a third (`last`) 2 and 9: 1 and 4 find
+# One cluster (`calm`) serves 1, 4, 7, 6 and 3 in this order, in the soak another (`pair`) 5 and a third (`last`) 2 and 9: 1 and 4 find
 # every node in service, 5, 6, 2 and 9 each take a node, and 3 loses one. The budget of a cluster is two nodes. What a person drained (8) is
 # in test_first_line.py.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -118,32 +118,32 @@ def test_7_the_agent_is_killed_in_mid_fault(calm: Any) -> None:
     assert int(total["n"]) == 30
 
 
-def test_6_an_unfit_node_at_job_start(pair: Any) -> None:
+def test_6_an_unfit_node_at_job_start(calm: Any) -> None:
     """A job that would start on a node with a dead GPU runs elsewhere, with nothing lost."""
-    victim = pair.sandbox.layout.node_names[0]
-    pair.sandbox.fault(victim, "gpu-lost", gpu=5)
-    pair.until(
+    victim = calm.sandbox.layout.node_names[0]
+    calm.sandbox.fault(victim, "gpu-lost", gpu=5)
+    calm.until(
         "drain or fault",
-        lambda: pair.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid' AND node = %s", victim),
+        lambda: calm.rows("SELECT 1 FROM probing.health_event WHERE kind = 'xid' AND node = %s", victim),
     )
     # On a dead GPU training hangs; a sleep would complete there where the drain comes late on a busy machine.
     script = f'[ "$SLURMD_NODENAME" != {victim} ] || sleep 300\nsleep 4; hostname; echo $SLURM_JOB_NODELIST'
-    job = pair.sandbox.submit(script, nodes=3, gres="gpu:8", job_name="start")
-    report = pair.reported(job, lambda r: ended(r) and r["state"] == "COMPLETED", 90)
+    job = calm.sandbox.submit(script, nodes=3, gres="gpu:8", job_name="start")
+    report = calm.reported(job, lambda r: ended(r) and r["state"] == "COMPLETED", 90)
     assert victim not in report["attempts"][-1]["nodes"]
-    assert pair.drained(victim) is not None
+    assert calm.drained(victim) is not None
 
 
-def test_3_a_node_crashes(pair: Any) -> None:
+def test_3_a_node_crashes(calm: Any) -> None:
     """NODE_FAIL; the report says that the node was lost and what was or was not seen before."""
-    job, (_first, second) = two_node_job(pair)
-    pair.sandbox.fault(second, "node-crash")
+    job, (_first, second) = two_node_job(calm)
+    calm.sandbox.fault(second, "node-crash")
 
     def named(report: dict[str, Any]) -> bool:
         # Which node fell silent is known when it has been silent for a while.
         return explained(report, "node_lost") and report["attempts"][0]["verdict"]["node"] == second
 
-    report = pair.reported(job, lambda r: len(r["attempts"]) == 2 and named(r), 150)
+    report = calm.reported(job, lambda r: len(r["attempts"]) == 2 and named(r), 150)
     lost = report["attempts"][0]
     assert lost["state"] == "NODE_FAIL"
     assert (lost["verdict"]["cause"], lost["verdict"]["node"]) == ("node_lost", second)
@@ -153,17 +153,17 @@ def test_3_a_node_crashes(pair: Any) -> None:
 
 
 @pytest.mark.soak
-def test_5_the_database_is_away_when_it_happens(calm: Any) -> None:
+def test_5_the_database_is_away_when_it_happens(pair: Any) -> None:
     """Nothing is done meanwhile; afterwards verdict and evidence are those of case 2, once each, and no later attempt is touched."""
-    job, (_first, second) = two_node_job(calm, FAILS_SOON, no_requeue=True)
-    calm.sandbox.fault("-", "db-down")
-    calm.sandbox.fault(second, "xid", code=79, gpu=3)
-    calm.sandbox.wait(job, {"FAILED"}, 120)
-    assert "DRAIN" not in calm.node_state(second)[0]
-    later = calm.sandbox.submit("sleep 280", nodelist=second, gres="gpu:8")
-    calm.running(later)
-    calm.sandbox.fault("-", "db-up")
-    report = calm.reported(job, lambda r: explained(r, "gpu_lost"), 90)
+    job, (_first, second) = two_node_job(pair, FAILS_SOON, no_requeue=True)
+    pair.sandbox.fault("-", "db-down")
+    pair.sandbox.fault(second, "xid", code=79, gpu=3)
+    pair.sandbox.wait(job, {"FAILED"}, 120)
+    assert "DRAIN" not in pair.node_state(second)[0]
+    later = pair.sandbox.submit("sleep 280", nodelist=second, gres="gpu:8")
+    pair.running(later)
+    pair.sandbox.fault("-", "db-up")
+    report = pair.reported(job, lambda r: explained(r, "gpu_lost"), 90)
     (attempt,) = report["attempts"]
     verdict = attempt["verdict"]
     assert (attempt["state"], verdict["domain"], verdict["node"]) == ("FAILED", "hardware", second)
@@ -171,17 +171,17 @@ def test_5_the_database_is_away_when_it_happens(calm: Any) -> None:
     assert any(
         e["kind"] == "xid" and e["code"] == "79" and "NVRM" in e["message"] for e in verdict["evidence"]
     )
-    lines = calm.rows(
+    lines = pair.rows(
         "SELECT message, count(*) FROM probing.health_event WHERE source = 'kernel' AND code = '79' AND node = %s GROUP BY message",
         second,
     )
     assert lines
     assert {line["count"] for line in lines} == {1}
     time.sleep(8)
-    assert calm.state(later) == "RUNNING"
-    requeues = calm.rows("SELECT * FROM probing.drain WHERE action = 'requeue' AND state = 'done'")
+    assert pair.state(later) == "RUNNING"
+    requeues = pair.rows("SELECT * FROM probing.drain WHERE action = 'requeue' AND state = 'done'")
     assert requeues == []
-    calm.sandbox.run(["scancel", str(later)])
+    pair.sandbox.run(["scancel", str(later)])
 
 
 @pytest.mark.soak

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from probing_cluster.evidence import classify
+from probing_cluster.evidence.joblog import reader
 
 PLAIN = [b"reading part %d of the corpus" % n for n in range(2000)]
 TRACE = [
@@ -49,8 +50,10 @@ def test_dos_line_ends_change_nothing(lines: list[bytes]) -> None:
     assert read(lines)[1]
 
 
-def test_a_flood_of_a_jobs_errors_is_not_held() -> None:
+def test_a_flood_of_a_jobs_errors_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings without end come while the log is read."""
+    monkeypatch.setattr(classify, "_MOST_HELD", 100)
+    monkeypatch.setattr(reader, "MAX_HELD", 100)
     kinds: list[str] = []
     flood = itertools.chain(PLAIN, itertools.chain.from_iterable(itertools.repeat(TRACE, 20_000)))
     found = classify.classify_stream(flood, None, found_out=kinds.append)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import string
 
@@ -9,6 +10,8 @@ import pytest
 
 from probing_cluster.evidence.joblog import mention, reader
 from tests.every_case import every
+
+EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "40"))
 
 HARDWARE = (
     "CUDA error: uncorrectable ECC error encountered",
@@ -74,6 +77,7 @@ def test_an_error_that_is_spoken_of_convicts_nobody(carrier: str, error: str) ->
     assert not {f.kind for f in reader.read([line])} & CONVICTS, line
 
 
+@pytest.mark.longer
 def test_no_sentence_around_an_error_convicts_a_machine() -> None:
     """Words of a sentence at any side, in any number from three on, quoted or not: never hardware."""
     chance = random.Random(14)
@@ -98,7 +102,7 @@ def test_no_sentence_around_an_error_convicts_a_machine() -> None:
         "failing",
         "cards",
     ]
-    for _ in range(3000):
+    for _ in range(15 * EXAMPLES):
         error = chance.choice(HARDWARE)
         before = " ".join(chance.choices(words, k=chance.randint(3, 12)))
         behind = " ".join(chance.choices(words, k=chance.randint(3, 12)))
@@ -107,10 +111,11 @@ def test_no_sentence_around_an_error_convicts_a_machine() -> None:
         assert not {f.kind for f in reader.read([line])} & CONVICTS, line
 
 
+@pytest.mark.longer
 def test_no_string_of_a_data_row_convicts_a_machine() -> None:
     """Whatever the key is called, unless loggers call it so."""
     chance = random.Random(15)
-    for _ in range(2000):
+    for _ in range(10 * EXAMPLES):
         key = "".join(chance.choices(string.ascii_lowercase, k=chance.randint(6, 9)))
         if key in ("message", "stderr", "reason", "detail"):
             continue

@@ -706,7 +706,7 @@ def test_a_workflow_engines_headings_give_way_to_what_the_pull_said() -> None:
     fatal = f"{IMAGE} Error reading manifest 3: toomanyrequests: too many pulls"
     assert line_of("Building DAG of jobs...", *heads, fatal) == [("slurm_launch_failed", 4)]
     assert line_of(*heads) == [("program_error", 2)]
-    assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 1)]
+    assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 2)]
 
 
 IGNORED = [

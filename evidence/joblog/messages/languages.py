@@ -127,9 +127,9 @@ _JULIA_STACK = re.compile(
 )
 """The stack that Julia prints between a task's heading and the task's own error."""
 _LAUNCHER = re.compile(
-    r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"
+    r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:|_{2,80} ERROR (?:at|collecting) \S"
 )
-"""A launcher's message or a frame is not the error that a program's heading announces."""
+"""A launcher's message, a frame or the heading of one of pytest's errors is not the error that a program's heading announces."""
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "

@@ -102,7 +102,7 @@ _KINDS = (
     (
         "cuda_illegal_access",
         re.compile(
-            r"illegal memory access|ILLEGAL[_ ]?ADDRESS|invalid __global__|Memory access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
+            r"illegal memory access|ILLEGAL[_ ]?ADDRESS|invalid __global__|access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
             re.IGNORECASE,
         ),
     ),
@@ -196,7 +196,7 @@ _NUMBERED = re.compile(
 )
 _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]{0,400}(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_(?:t|enum)\b|\w{1,60}\+0x)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).{0,200}?: (?P<g>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>(?:Memory )?access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).{0,200}?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})(?:.{0,400}? Available Free mem : \d{1,2} MB)?"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|^\s{0,4}on Pe \d{1,7} \([^)\n]{1,120}\): (?P<namd>[^\n]{2,200})"
@@ -238,7 +238,7 @@ _LIBRARY = re.compile(
     r"|\bFailed to call (?:Then|Do)Rnn(?:Forward|Backward)\b|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
 )
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
+    r"(?:(?:Unable )?to )?\b\w{1,9} the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
     r"|\bno supported gpu backend found\b|Error: .{0,120}\bno (?:visible GPU devices|supported devices found for platform (?:CUDA|ROCM))\b|\byou requested gpus?: \[[\d, ]{1,200}\]|\byou requested to find \d{1,3} devices but only \d{1,3} (?:is|are) currently available"
     r"|`CUDAAccelerator` can not run on your system\b|\brequires? a (?:CUDA|GPU)(?: device)?, but none (?:is|are|was|were) (?:available|found)\b|Error: .{0,100}\b(?:no (?:\w{1,20} ){0,2}(?:GPU|CUDA|accelerator)s?(?: devices?)?(?: or [A-Z]\w{1,20}(?: [A-Z]{2,8})?)?(?: \([\w/]{1,30}\))? (?:is |are |was |were )?(?:available|found|detected)|(?:CUDA|GPU|the accelerator) (?:is|are|was) (?:not |un)available)\b|\bFailed to infer device type\b",
     re.IGNORECASE,
@@ -385,7 +385,7 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "CUDA", "cuda", "(error-code ", "Error text: ", "call to cu",
         *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory", ": out_of_memory",
-        "OUT_OF_DEVICE", "Memory access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
+        "OUT_OF_DEVICE", "access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
         "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", " in HIP ", " in OptiX ", "NVML",
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
         "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm", "ed to call ",
