@@ -156,9 +156,12 @@ NEW_RECORD = re.compile(
 """A line that begins a message of its own."""
 
 
-_HEAD_GLUED = re.compile(r"(?<=[A-Za-z)])Traceback \(most recent call last\)|(?<=last\):)Traceback \(most ")
-_FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
 _NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
+_HEAD_GLUED = re.compile(
+    rf"(?:\s{{2}}.{{0,2000}}?[A-Za-z)]|{_NAME}(?:: .{{0,2000}}?\S)?|{re.escape(grammar.TRACEBACK)}:)(?=Traceback \(most recent call last\))"
+)
+"""A line of a traceback, or its end, right before another one's head."""
+_FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
 _BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|ModuleNotFound|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
 _BEHIND_CODE = re.compile(
     rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
@@ -206,7 +209,7 @@ class GluedRanks:
     def _parts(self, line: int, text: str) -> list[str]:
         if grammar.TRACEBACK in text or text.startswith('  File "'):
             self._traceback_until = line + _MIXED_LINES
-        head = _HEAD_GLUED.search(text) if grammar.TRACEBACK in text else None
+        head = _HEAD_GLUED.match(text) if grammar.TRACEBACK in text else None
         if head or ('  File "' in text and _FRAME_GLUED.search(text)):
             self._mixed_until = line + _MIXED_LINES
         if line > max(self._traceback_until, self._mixed_until):
@@ -222,8 +225,8 @@ class GluedRanks:
             return [text]
         if (marks := _MARKS.match(text)) or (self._colon_at and (marks := _BEFORE_TEXT.match(text))):
             parts, text = [*parts, marks[0]], text[marks.end() :]
-        if head := _HEAD_GLUED.search(text):
-            return [*parts, *self._ended(line, text[: head.start()]), text[head.start() :]]
+        if head := _HEAD_GLUED.match(text):
+            return [*parts, *self._ended(line, head[0]), text[head.end() :]]
         return parts + self._ended(line, text)
 
     def _ended(self, line: int, text: str) -> list[str]:
