@@ -181,7 +181,7 @@ class RichColumns:
             self._at, self._text, self._last = line, row, row
             return
         self._began = 0
-        head = _LOGGED.match(text) if text[-1:].isdigit() else None
+        head = _LOGGED.match(text) if digits.is_number(text[-1:]) else None
         if head is None:
             yield line, text
             return
