@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Reversible
 from itertools import islice
 
+from probing_cluster.core import digits
+
 MAX_LINES = 120
 """A string is followed for so many lines."""
 _MAX_CHARS = 8192
