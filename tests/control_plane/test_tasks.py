@@ -1551,10 +1551,10 @@ def test_a_poll_keeps_slurms_over_time_limit(
     """What accounting shows running counts no longer than limit and OverTimeLimit: the database knows both."""
     sacct = service.run_slurm
 
-    def asked(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+    def answer(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         return line if program == "scontrol" else sacct(program, *arguments, environment=environment)
 
-    monkeypatch.setattr(service, "run_slurm", asked)
+    monkeypatch.setattr(service, "run_slurm", answer)
     accounting.run(service)
     (row,) = service.store.rows("SELECT probing.over_time_limit() AS found", {})
     assert row["found"] == {"c": kept}
