@@ -22,8 +22,8 @@ ENFORCE = settings.PolicySettings(
     budget_nodes=5,
     budget_frac=1.0,
     budget_partition_frac=1.0,
-    standing_frac=1.0,
-    standing_partition_frac=1.0,
+    drained_frac=1.0,
+    drained_partition_frac=1.0,
     common_frac=1.0,
 )
 
