@@ -125,6 +125,6 @@ def _policy(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     limit = f"{config.policy.budget_nodes} nodes, {config.policy.budget_frac:.0%} of the cluster"
     found = (
         f"enforcing, at most {limit} per {config.policy.budget_window_s:.0f} s, "
-        f"{config.policy.standing_frac:.0%} out at one time"
+        f"{config.policy.drained_frac:.0%} out at one time"
     )
     yield doctor.ok("policy", found)

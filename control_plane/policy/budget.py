@@ -15,7 +15,7 @@ from typing import Self
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records, settings
 
-STANDING = "are out of service by drains of ours"
+DRAINED = "are out of service by drains of ours"
 """Said of the nodes whose drains stand; those of a window are another limit."""
 _TAKING = frozenset({"drain", "refuse", "exclude"})
 
@@ -31,7 +31,7 @@ class Ledger:
             for partition in node.partitions:
                 self._members[partition].add(node.name)
         self._taken = taken_nodes(fleet_view, policy)
-        self._standing = standing_nodes(fleet_view)
+        self._drained = drained_nodes(fleet_view)
 
     @classmethod
     def of_references(cls, fleet_view: view.View, policy: settings.PolicySettings) -> Self:
@@ -54,10 +54,10 @@ class Ledger:
             shares = (policy.budget_frac, policy.budget_partition_frac)
             if why := self._full(found, self._taken, words, *shares, policy.budget_nodes):
                 return why
-        if not leaves_service or node in self._standing or found is None:
+        if not leaves_service or node in self._drained or found is None:
             return ""
-        shares = (policy.standing_frac, policy.standing_partition_frac)
-        return self._full(found, self._standing, STANDING, *shares)
+        shares = (policy.drained_frac, policy.drained_partition_frac)
+        return self._full(found, self._drained, DRAINED, *shares)
 
     def _full(
         self,
@@ -82,7 +82,7 @@ class Ledger:
     def take(self, node: str) -> None:
         """Count `node` against the budget."""
         self._taken.add(node)
-        self._standing.add(node)
+        self._drained.add(node)
 
 
 def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[str]:
@@ -103,7 +103,7 @@ def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[s
     return decided | open_drains
 
 
-def standing_nodes(fleet_view: view.View) -> set[str]:
+def drained_nodes(fleet_view: view.View) -> set[str]:
     """The nodes that drains of ours keep out of service, however old these are, those under test among them."""
     drains = _open_drains(fleet_view)
     ours = {d.node for d in drains if d.owner == "probing"}

@@ -50,8 +50,8 @@ class Suspicions:
 
     def __init__(self, fleet_view: view.View, policy: settings.PolicySettings) -> None:
         self._view = fleet_view
-        self._n_heard, counts = _counted(fleet_view)
-        most = max(MANY, policy.common_frac * self._n_heard)
+        self._n_reporting, counts = _counted(fleet_view)
+        most = max(MANY, policy.common_frac * self._n_reporting)
         # A mount is a file server's: it hangs for its clients, who may be few of the cluster.
         self._common = {s: n for s, n in counts.items() if n > (MANY if s[0] == _MOUNT else most)}
 
@@ -90,7 +90,7 @@ class Suspicions:
         for sort in _sorts(kind, code, device):
             if n := self._common.get(sort):
                 what = " ".join(w for w in sort if w)
-                return f"{n} of {self._n_heard} nodes in service show the same ({what}): what they share is the suspect, not the node"
+                return f"{n} of {self._n_reporting} nodes in service show the same ({what}): what they share is the suspect, not the node"
         return ""
 
 
@@ -100,14 +100,14 @@ def _counted(fleet_view: view.View) -> tuple[int, Mapping[Sort, int]]:
     A node that is out already is no sign of what is wrong with all others.
     """
     counts: Counter[Sort] = Counter()
-    n_heard = 0
+    n_reporting = 0
     for name, beat in fleet_view.heartbeats.items():
         node = fleet_view.nodes.get(name)
         if node is None or node.states & vocabulary.UNTOUCHABLE_STATES or name in fleet_view.under_test:
             continue
         if not confirm.is_current(beat, fleet_view.silent_s.get(name)):
             continue
-        n_heard += 1
+        n_reporting += 1
         if beat.faults:
             counts.update(
                 {
@@ -117,7 +117,7 @@ def _counted(fleet_view: view.View) -> tuple[int, Mapping[Sort, int]]:
                     for sort in _sorts(key.partition(":")[0], _code(fault), key.partition(":")[2])
                 }
             )
-    return n_heard, counts
+    return n_reporting, counts
 
 
 def _sorts(kind: str, code: str | None, device: str) -> Iterator[Sort]:

@@ -28,11 +28,11 @@ class PolicySettings:
     budget_frac: float = doc("most of the cluster's nodes drained per window, 0..1", default=0.05)
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
     budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
-    standing_frac: float = doc(
+    drained_frac: float = doc(
         "most of the cluster's nodes out of service by drains of ours at one time, however old, 0..1",
         default=0.1,
     )
-    standing_partition_frac: float = doc(
+    drained_partition_frac: float = doc(
         "most of one partition's nodes out of service by drains of ours at one time, 0..1", default=0.5
     )
     common_frac: float = doc(

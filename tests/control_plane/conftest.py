@@ -29,7 +29,7 @@ def slurm() -> fakes.FakeSlurm:
 def service(store: db_store.Store, slurm: fakes.FakeSlurm) -> context.Context:
     """A service on a real database, enforcing, with the fake Slurm and a clock at `fakes.NOW`."""
     policy = settings.PolicySettings(
-        observe_only=False, budget_frac=1.0, budget_partition_frac=1.0, standing_frac=1.0
+        observe_only=False, budget_frac=1.0, budget_partition_frac=1.0, drained_frac=1.0
     )
     config = settings.Settings(cluster=settings.ClusterSettings(name="c"), policy=policy)
     return context.Context(

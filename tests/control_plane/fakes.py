@@ -360,8 +360,13 @@ def spend_budget_on_a_test(service: context.Context, node: str) -> None:
         service.config.policy, budget_nodes=1, budget_frac=0.5, budget_partition_frac=0.5
     )
     service.config = dataclasses.replace(service.config, policy=policy)
+    drained = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node=node, at=NOW - timedelta(minutes=10), action="drain",
+        reason="probing: xid 79 gpu1", owner="probing", state="done",
+    )  # fmt: skip
+    service.store.save_drain(drained)
     made = records.RepairIncident(
-        incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=uuid.uuid4(), reason="probing: xid 79 gpu1",
+        incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=drained.drain_id, reason=drained.reason,
         cause="gpu", state="testing", opened_at=NOW, changed_at=NOW,
     )  # fmt: skip
     assert service.store.open_incident(made)

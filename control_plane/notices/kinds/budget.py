@@ -23,7 +23,7 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     ]
     if denied:
         why = denied[-1].why_state
-        until = "some of them are back" if why.endswith(budget.STANDING) else "the window has passed"
+        until = "some of them are back" if why.endswith(budget.DRAINED) else "the window has passed"
         yield fact.Fact(
             fact_id="budget",
             cause="",

@@ -424,10 +424,10 @@ def test_a_denied_drain_says_what_ends_the_denials(why: str, until: str) -> None
         drain_id=uuid.uuid4(), cluster="c", node="n1", at=fakes.NOW, action="drain", reason="probing: xid 79",
         owner="probing", state="denied", why_state=f"budget: {why}",
     )  # fmt: skip
-    seen_now = notice_picture.NoticePicture(
+    present = notice_picture.NoticePicture(
         now=fakes.NOW, cluster="c", budget_window=timedelta(hours=1), drains=[row]
     )
-    (found,) = kinds.budget.find(seen_now)
+    (found,) = kinds.budget.find(present)
     assert found.line == f"budget: {why}; nothing more is drained by itself until {until}"
 
 

@@ -22,8 +22,8 @@ ENFORCE = settings.PolicySettings(
     budget_nodes=5,
     budget_frac=1.0,
     budget_partition_frac=1.0,
-    standing_frac=1.0,
-    standing_partition_frac=1.0,
+    drained_frac=1.0,
+    drained_partition_frac=1.0,
     common_frac=1.0,
 )
 
@@ -566,7 +566,7 @@ def test_a_node_under_test_counts_where_it_was_taken_in_the_window(
     assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == expected
 
 
-def standing(n_out: int, of: int, *others: str, **changes: object) -> view.View:
+def long_drained(n_out: int, of: int, *others: str, **changes: object) -> view.View:
     """Partition gpu of so many nodes, n2 among them, and `others`; so many have been out by drains of ours for days."""
     names = ["n2", *(f"x{i}" for i in range(of - 1))]
     out = {
@@ -592,11 +592,11 @@ def drains(state: view.View, config: settings.PolicySettings = DEFAULT) -> list[
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (standing(9, 100), ""),
-        (standing(10, 100), f"budget: 10 of 10 nodes of the cluster are {ALL_OUT}"),
-        (standing(3, 8, *MANY), ""),
-        (standing(4, 8, *MANY), f"budget: 4 of 4 nodes of partition gpu are {ALL_OUT}"),
-        (standing(0, 4), ""),
+        (long_drained(9, 100), ""),
+        (long_drained(10, 100), f"budget: 10 of 10 nodes of the cluster are {ALL_OUT}"),
+        (long_drained(3, 8, *MANY), ""),
+        (long_drained(4, 8, *MANY), f"budget: 4 of 4 nodes of partition gpu are {ALL_OUT}"),
+        (long_drained(0, 4), ""),
     ],
     ids=["room", "cluster", "room in the partition", "partition", "small cluster"],
 )
@@ -607,7 +607,7 @@ def test_drains_of_ours_that_stand_are_limited_however_old_they_are(state: view.
 
 def test_what_stands_is_by_drains_of_ours() -> None:
     """A person's drain and a healthy reference count for nothing; one of ours under test does, though no drain shows."""
-    full = standing(10, 100)
+    full = long_drained(10, 100)
     by_eve = tuple(dataclasses.replace(d, owner="eve") for d in full.drains)
     assert drains(dataclasses.replace(full, drains=by_eve)) == [("", "")]
     in_test = {k: dataclasses.replace(n, states=frozenset({"IDLE"})) for k, n in full.nodes.items()}
@@ -617,7 +617,7 @@ def test_what_stands_is_by_drains_of_ours() -> None:
 
 
 def test_a_node_left_out_of_a_job_or_tested_with_others_leaves_no_service() -> None:
-    ledger = budget.Ledger(standing(10, 100), DEFAULT)
+    ledger = budget.Ledger(long_drained(10, 100), DEFAULT)
     assert ledger.refuses("n2")
     assert ledger.refuses("n2", leaves_service=False) == ""
 
