@@ -156,6 +156,7 @@ def _repair_context(service: context.Context) -> workflow.RepairContext:
     config = service.config
 
     def power(node: str) -> str:
+        turns.check()
         return site_command(config.repair.power_command, node)
 
     def ticket(incident: records.RepairIncident) -> Mapping[str, Any]:
@@ -165,7 +166,7 @@ def _repair_context(service: context.Context) -> workflow.RepairContext:
         config=config,
         store=service.store,
         slurm=service.slurm,
-        reservations=reservations.Reservations(service.run_slurm, rounds.user()),
+        reservations=reservations.Reservations(service.run_slurm, rounds.user(), turns.check),
         rounds=rounds.Rounds(config, service.store),
         clock=service.clock,
         green=service.memory(resume.GreenTimes),
