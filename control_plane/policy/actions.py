@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -121,8 +121,12 @@ def carry_out(
     ledger: ActionLedger,
     config: settings.Settings,
     the_clock: clock.Clock = clock.SYSTEM,
+    before_each: Callable[[], None] = lambda: None,
 ) -> list[records.Drain]:
-    """Do what was decided, or record why not; the rows as stored. Raises SlurmAway if Slurm did not answer about one of them."""
+    """Do what was decided, or record why not; the rows as stored. Raises SlurmAway if Slurm did not answer about one of them.
+
+    `before_each` is called before a decision is recorded; what it raises ends them all.
+    """
     done: list[records.Drain] = []
     lost: set[str] = set()
     acts = commands.OneByOne()
@@ -130,6 +134,7 @@ def carry_out(
         if decision.action == "requeue" and decision.node in lost:
             decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
         row: records.Drain | None = None
+        before_each()
         with acts.subject():
             row = _one(decision, slurm, ledger, config, the_clock.now())
             done.append(row)

@@ -21,6 +21,7 @@ class SlurmActions:
     """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`.
 
     `note` is called after each read: with the kind of question, and with why Slurm did not answer or with None.
+    `before_act` is called right before each act, which is not done when it raises.
     """
 
     def __init__(
@@ -28,9 +29,11 @@ class SlurmActions:
         config: settings.Settings,
         run: commands.Runner,
         note: Callable[[str, commands.SlurmAway | None], None] = lambda *_: None,
+        before_act: Callable[[], None] = lambda: None,
     ) -> None:
         self._run = run
         self._note = note
+        self._before_act = before_act
         self._live = live.connect(config.slurm, run)
         self._acts = helper_client.connect(config.slurm, run)
 
@@ -80,25 +83,25 @@ class SlurmActions:
 
     def drain(self, name: str, reason: str, reservation: str = "") -> slurm_nodes.Outcome:
         """Drain a node that is nobody else's; one in a reservation of ours is ours."""
-        return self._acts.drain(name, reason, reservation)
+        return self._acting().drain(name, reason, reservation)
 
     def adopt(self, name: str, reason: str) -> slurm_nodes.Outcome:
         """Give Slurm's own `Prolog error` drain our reason."""
-        return self._acts.adopt(name, reason)
+        return self._acting().adopt(name, reason)
 
     def resume(self, name: str, reservation: str = "") -> slurm_nodes.Outcome:
         """Lift a drain of ours, with `reservation` only inside it."""
-        return self._acts.resume_own(name, reservation)
+        return self._acting().resume_own(name, reservation)
 
     def reboot(self, name: str) -> slurm_nodes.Outcome:
         """Reboot a node that is drained by us and stays so."""
-        return self._acts.reboot_own(name)
+        return self._acting().reboot_own(name)
 
     def requeue(self, job: view.ActiveJob) -> slurm_nodes.Outcome:
         """Requeue one running job, if it is still this very attempt."""
         if job.start_at is None:
             return slurm_nodes.Outcome(state="skipped", why="it has not started")
-        return self._acts.requeue(job.job_id, job.start_at, job.restart_count, job.nodes)
+        return self._acting().requeue(job.job_id, job.start_at, job.restart_count, job.nodes)
 
     def queue(self) -> list[live_records.LiveJob]:
         """Every job that Slurm holds, in one question."""
@@ -108,21 +111,25 @@ class SlurmActions:
         self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
     ) -> slurm_nodes.Outcome:
         """Put a job that has ended, or that is `running`, back into the queue, held."""
-        return self._acts.requeue_held(job_id, start_at, restart, running=running)
+        return self._acting().requeue_held(job_id, start_at, restart, running=running)
 
     def exclude(
         self, job_id: int, restart: int, add: Iterable[str], remove: Iterable[str]
     ) -> slurm_nodes.Outcome:
         """Leave nodes out of a waiting job, or give them back to it."""
-        return self._acts.exclude(job_id, restart, add, remove)
+        return self._acting().exclude(job_id, restart, add, remove)
 
     def depend(self, job_id: int, on: int) -> slurm_nodes.Outcome:
         """Set a waiting job's stuck dependency again."""
-        return self._acts.depend(job_id, on)
+        return self._acting().depend(job_id, on)
 
     def release(self, job_id: int, restart: int) -> slurm_nodes.Outcome:
         """Release what `requeue_held` holds."""
-        return self._acts.release(job_id, restart)
+        return self._acting().release(job_id, restart)
+
+    def _acting(self) -> slurm_nodes.Actions:
+        self._before_act()
+        return self._acts
 
     def _read(self, question: str, read: Callable[[], _Answer]) -> _Answer:
         try:

@@ -16,14 +16,20 @@ _BY_AGENT = "by_agent"
 
 def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Drained and waiting: for its jobs, its agent, its quiet time, or a person."""
-    node = work.node(incident.node)
+    node = work.at_beginning(incident.node)
     if incident.held_by or view.drain_over(node):
         return work.leave_to_person(incident, node)
-    why = _not_yet(work, incident, node)
+    why = _not_yet(work, incident, node) or work.no_room()
     if why.endswith(_NO_STEP) and (failing := _stands(work, incident)):
         detail = {**incident.detail, "failing": failing, _BY_AGENT: True}
         return work.save(incident, state="ticketing", why=why, detail=detail)
     if why:
+        return work.wait(incident, why)
+    # Something is about to be done: from here on it counts how Slurm shows the node now.
+    node = work.node(incident.node)
+    if view.drain_over(node):
+        return incident
+    if why := _not_yet(work, incident, node):
         return work.wait(incident, why)
     if incident.detail.get(_BY_AGENT):
         left_out = {_BY_AGENT, "failing"}
@@ -45,7 +51,7 @@ def is_by_agent(incident: records.RepairIncident) -> bool:
 def _stands(work: workflow.Pass, incident: records.RepairIncident) -> list[str]:
     """What its agent has confirmed for as long as it would have to be quiet; empty before that."""
     waited_s = (work.context.clock.now() - incident.changed_at).total_seconds()
-    return work.faults_of_agent(incident.node) if waited_s >= work.context.config.repair.quiet_s else []
+    return work.faults_at_beginning(incident.node) if waited_s >= work.context.config.repair.quiet_s else []
 
 
 def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.Node | None) -> str:
@@ -61,7 +67,7 @@ def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.N
     taken = node.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES)
     if taken and not (taken == {"DOWN"} and way_back.is_back_from_boot(node)):
         return way_back.held_down(node)
-    if work.was_refused_lately(incident.node):
+    if incident.node in work.refused_lately:
         return "a permission to refuse jobs at its Prolog has not run out"
     if incident.detail.get("asked"):
         return ""
@@ -118,6 +124,8 @@ def opening(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
     back = way_back.is_back_from_boot(node)
     if node.states & way_back.AWAY and not back:
         return work.wait(incident, way_back.held_down(node))
+    if why := work.too_many_rounds():  # after a reboot its turn comes again
+        return work.wait(incident, why)
     if back or node.states & vocabulary.DRAINED_STATES:
         outcome = work.context.slurm.resume(incident.node, incident.reservation)
         if outcome.state != "done":

@@ -42,8 +42,9 @@ class Rounds:
         self._config = config
         self._store = store
         self._jobs = job_steps.JobSteps(config.slurm)
-        self._ended: dict[uuid.UUID, RoundEnd] = {}
-        self._running: set[uuid.UUID] = set()
+        self._lock = threading.Lock()
+        self._ends: dict[uuid.UUID, RoundEnd | None] = {}
+        """By round how it ended, None while it runs; until somebody has judged it, or has stopped it and it is over."""
         self._stopped: set[uuid.UUID] = set()
 
     def start(
@@ -53,7 +54,7 @@ class Rounds:
         round_id: uuid.UUID,
     ) -> None:
         """Begins a round; its job's leftovers of earlier rounds are ended first."""
-        self._running.add(round_id)
+        self._ends[round_id] = None
         work = threading.Thread(
             target=self._run, args=(wanted, request_for, round_id), name=wanted.name, daemon=True
         )
@@ -61,16 +62,22 @@ class Rounds:
 
     def state(self, round_id: uuid.UUID) -> RoundEnd | None:
         """How it ended; None while it runs. Raises NotFound for a round that this service does not run."""
-        if round_id in self._ended:
-            return self._ended[round_id]
-        if round_id in self._running:
-            return None
+        with self._lock:
+            if round_id in self._ends:
+                return self._ends[round_id]
         raise errors.NotFound(f"round {round_id} is not run by this service")
+
+    def forget(self, round_id: uuid.UUID) -> None:
+        """A round that is over and judged: its end is kept no longer."""
+        with self._lock:
+            self._ends.pop(round_id, None)
 
     def stop(self, name: str, round_id: uuid.UUID | None) -> None:
         """Ends a round's job, and whatever else bears its name."""
-        if round_id is not None:
-            self._stopped.add(round_id)
+        with self._lock:
+            if round_id in self._ends:
+                # Nobody judges it: one that is over goes now, one that runs at its end.
+                self._stopped.add(round_id) if self._ends[round_id] is None else self._ends.pop(round_id)
         self._jobs.cancel_named(name)
 
     def _run(
@@ -80,12 +87,17 @@ class Rounds:
         round_id: uuid.UUID,
     ) -> None:
         try:
-            self._ended[round_id] = RoundEnd(found=self._found(wanted, request_for, round_id))
+            end = RoundEnd(found=self._found(wanted, request_for, round_id))
         except errors.ProbingError as exc:
-            self._ended[round_id] = RoundEnd(why=str(exc))
+            end = RoundEnd(why=str(exc))
         except Exception as exc:
             LOG.exception("a round of tests failed")
-            self._ended[round_id] = RoundEnd(why=f"{type(exc).__name__}: {exc}")
+            end = RoundEnd(why=f"{type(exc).__name__}: {exc}")
+        with self._lock:
+            self._ends[round_id] = end
+            if round_id in self._stopped:
+                self._stopped.discard(round_id)
+                del self._ends[round_id]
 
     def _found(
         self,

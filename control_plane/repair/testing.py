@@ -26,7 +26,10 @@ def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
         return _begin(work, incident, node)
     if ended is None:
         return incident
-    return _judge(work, incident, ended)
+    after = _judge(work, incident, ended)
+    if after.state != incident.state:
+        work.context.rounds.forget(incident.round_id)
+    return after
 
 
 def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Node) -> records.RepairIncident:

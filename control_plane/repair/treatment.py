@@ -101,7 +101,7 @@ def ticketing(work: workflow.Pass, incident: records.RepairIncident) -> records.
 
 def ticket(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Out until a person has been there; a boot since then and a clean agent are reason enough to test again, and a clean agent where no test has failed."""
-    node = work.node(incident.node)
+    node = work.at_beginning(incident.node)
     if incident.held_by or view.drain_over(node):
         return work.leave_to_person(incident, node)
     booted = node is not None and node.boot_at is not None and node.boot_at > incident.changed_at

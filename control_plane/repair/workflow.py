@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -23,6 +24,10 @@ _TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)
 _LIFTED = "its drain was lifted"
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
+_ON_ITS_WAY = frozenset({"reserving", "opening"})
+"""States from which tests begin at once, unless something is in their way."""
+_PATIENCE = timedelta(minutes=10)
+"""A repair that is in one of them for longer is stuck, and keeps no other waiting."""
 
 
 class ReservationOperations(Protocol):
@@ -48,6 +53,8 @@ class RunningRounds(Protocol):
     def state(self, round_id: uuid.UUID) -> rounds.RoundEnd | None: ...
 
     def stop(self, name: str, round_id: uuid.UUID | None) -> None: ...
+
+    def forget(self, round_id: uuid.UUID) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +86,10 @@ class Pass:
     notes: Mapping[str, records.OperatorNote]
     """By node what a person said last: hold, release or done."""
     fleet_view: view.View
+    in_tests: dict[uuid.UUID, str] = field(default_factory=dict)
+    """By repair the state of those that are tested, or will be at once; kept up to date as the pass goes on."""
+    _looked: set[str] = field(default_factory=set)
+    """Nodes that were looked at one by one since the pass began: of them the beginning says nothing any more."""
 
     @property
     def switched_off(self) -> str:
@@ -89,6 +100,9 @@ class Pass:
         """The repair with these changes, stored; raises NotFound for one that was ended meanwhile."""
         if changes.get("state", incident.state) != incident.state:
             changes["changed_at"] = self.context.clock.now()
+            self.in_tests.pop(incident.incident_id, None)
+            if changes["state"] in _ON_ITS_WAY | {"testing"}:
+                self.in_tests[incident.incident_id] = changes["state"]
         return self.context.store.update_incident(incident.incident_id, **changes)
 
     def close(
@@ -119,6 +133,10 @@ class Pass:
             return self.close(incident, "closed", f"ended by {ender}")
         if not over:
             return incident
+        node = self.node(incident.node)
+        over = view.drain_over(node)
+        if not over:
+            return incident
         drains = self.context.store.drains(node=incident.node, cluster=self.context.config.cluster.name)
         if by := way_back.resumed_by(d for d in drains if d.drain_id == incident.drain_id):
             return self.close(incident, "lifted", by)
@@ -128,8 +146,25 @@ class Pass:
         return self.close(incident, "lifted", over)
 
     def node(self, name: str) -> view.Node | None:
-        """What Slurm shows of a node now, not at the pass's beginning."""
+        """What Slurm shows of a node now, not at the pass's beginning: asked for where something is about to be done."""
+        self._looked.add(name)
         return self.context.slurm.node(name)
+
+    def at_beginning(self, name: str) -> view.Node | None:
+        """What Slurm showed of a node when the pass read all of them; what it shows now where this pass may have changed it."""
+        return self.node(name) if name in self._looked else self.nodes.get(name)
+
+    def no_room(self) -> str:
+        """Why no further node may be reserved for tests; empty while one may."""
+        return self._full(len(self.in_tests))
+
+    def too_many_rounds(self) -> str:
+        """Why no further round of tests may begin; empty while one may."""
+        return self._full(sum(state == "testing" for state in self.in_tests.values()))
+
+    def _full(self, n_begun: int) -> str:
+        most = self.context.config.repair.rounds_at_once
+        return f"as many nodes are under test as may be at once ({most})" if n_begun >= most else ""
 
     def is_covered(self, incident: records.RepairIncident) -> bool:
         """Whether the repair's reservation still lies over its node."""
@@ -152,15 +187,13 @@ class Pass:
             and not node.states & (BUSY | way_back.AWAY | vocabulary.DRAINED_STATES | {"FAIL", "FUTURE"})
         )
 
-    def was_refused_lately(self, node: str) -> bool:
-        """Whether its Prolog may still refuse jobs by a permission of ours."""
+    @functools.cached_property
+    def refused_lately(self) -> frozenset[str]:
+        """Nodes whose Prologs may still refuse jobs by a permission of ours."""
         since = self.context.clock.now() - timedelta(seconds=self.context.config.policy.refusal_ttl_s)
-        return any(
-            d.action == "refuse" and d.state == "done" and d.at > since
-            for d in self.context.store.drains(
-                node=node, since=since, cluster=self.context.config.cluster.name
-            )
-        )
+        cluster = self.context.config.cluster.name
+        rows = self.context.store.drains(since=since, actions=["refuse"], states=["done"], cluster=cluster)
+        return frozenset(row.node for row in rows if row.at > since)
 
     def address(self, name: str) -> str:
         """NodeAddr, or the name where Slurm shows none."""
@@ -198,20 +231,14 @@ class Pass:
         return sanitize.clean(f"{vocabulary.OWN_PREFIX}{_REPAIR}{why or failing[0]}", 160).strip()
 
     def faults_of_agent(self, node: str) -> list[str]:
-        """What the node's agent still says against it, in words; empty when it is current and clean."""
-        beat = next(
-            iter(self.context.store.heartbeats([node], cluster=self.context.config.cluster.name)), None
-        )
-        if beat is None or not confirm.is_current(
-            beat, self.context.store.heartbeat_ages_s(cluster=self.context.config.cluster.name).get(node)
-        ):
-            return ["agent: it is silent"]
-        acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
-        return [
-            f"agent: {key}: {fault.get('message') or 'no message'}"
-            for key, fault in sorted(beat.faults.items())
-            if isinstance(fault, Mapping) and str(fault.get("severity")) in acting
-        ]
+        """What the node's agent says against it now, in words; empty when it is current and clean."""
+        store, cluster = self.context.store, self.context.config.cluster.name
+        beat = next(iter(store.heartbeats([node], cluster=cluster)), None)
+        return _faults(beat, store.heartbeat_ages_s(cluster=cluster).get(node))
+
+    def faults_at_beginning(self, node: str) -> list[str]:
+        """What the node's agent said against it when the pass began, in words; empty when it was current and clean."""
+        return _faults(self.beats.get(node), self.ages.get(node))
 
     def ask_to_look_again(self, incident: records.RepairIncident) -> records.RepairIncident | None:
         """After a repair the agent ends what only its memory holds and looks again; None once it has, or will not."""
@@ -261,6 +288,26 @@ class Pass:
                 ledger.take(name)
                 chosen.append(name)
         return tuple(chosen)
+
+
+def in_tests(incidents: Iterable[records.RepairIncident], now: datetime) -> dict[uuid.UUID, str]:
+    """By repair the state of those that are tested, or will be at once."""
+    return {
+        one.incident_id: one.state
+        for one in incidents
+        if one.state == "testing" or (one.state in _ON_ITS_WAY and now - one.changed_at < _PATIENCE)
+    }
+
+
+def _faults(beat: records.AgentHeartbeat | None, age_s: float | None) -> list[str]:
+    if beat is None or not confirm.is_current(beat, age_s):
+        return ["agent: it is silent"]
+    acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
+    return [
+        f"agent: {key}: {fault.get('message') or 'no message'}"
+        for key, fault in sorted(beat.faults.items())
+        if isinstance(fault, Mapping) and str(fault.get("severity")) in acting
+    ]
 
 
 def switched_off(config: settings.Settings) -> str:

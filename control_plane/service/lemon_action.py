@@ -31,7 +31,9 @@ def carry_out(service: context.Context, night: nightly.Night) -> list[records.Dr
             raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
         fleet_view = _fleet_view(service)
         made = list(decide(lemons, fleet_view, service))
-        return actions.carry_out(made, service.slurm, service.store, service.config, service.clock)
+        return actions.carry_out(
+            made, service.slurm, service.store, service.config, service.clock, turns.check
+        )
 
 
 def decide(

@@ -58,6 +58,7 @@ def main(config: settings.Settings) -> int:
             config,
             run_slurm,
             lambda question, error: tasks_journal.note_slurm(question, clock.SYSTEM.now(), error),
+            before_act=turns.check,
         )
         service = context.Context(
             config=config,

@@ -145,3 +145,6 @@ class RepairSettings:
         "where bundles for tickets are kept", default="/var/lib/probing-cluster/bundles"
     )
     most_rounds: int = doc("rounds of tests that gave no answer, before a person is asked", default=3)
+    rounds_at_once: int = doc(
+        "most drained nodes that are tested at once; the others wait, drained", default=8
+    )

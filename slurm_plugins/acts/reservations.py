@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from probing_cluster.core import errors, hostlist, records, vocabulary
 from probing_cluster.slurm_plugins import commands
@@ -34,11 +34,17 @@ class Reservation:
 
 
 class Reservations:
-    """Slurm's reservations; raises SlurmUnavailable. An Operator's rights are enough."""
+    """Slurm's reservations; raises SlurmUnavailable. An Operator's rights are enough.
 
-    def __init__(self, run: commands.Runner, user: str) -> None:
+    `before_act` is called right before one is made or deleted, which is not done when it raises.
+    """
+
+    def __init__(
+        self, run: commands.Runner, user: str, before_act: Callable[[], None] = lambda: None
+    ) -> None:
         self._run = run
         self._user = user
+        self._before_act = before_act
 
     def all(self) -> list[Reservation]:
         """Every reservation."""
@@ -58,6 +64,7 @@ class Reservations:
             raise errors.NotPermitted(
                 f"reservation {', '.join(sorted(others))} lies over {hostlist.compress(sorted(wanted))}"
             )
+        self._before_act()
         self._run(
             "scontrol",
             "create",
@@ -79,6 +86,7 @@ class Reservations:
         """Takes ours away; nothing to do where there is none."""
         _require(name)
         if any(one.name == name for one in self.all()):
+            self._before_act()
             self._run("scontrol", "delete", f"reservationname={name}")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from probing_cluster.control_plane.policy import slurm_actions
+from probing_cluster.control_plane.policy import slurm_actions, view
 from probing_cluster.core import errors, settings
 
 CONFIG = """Configuration data as of 2026-01-31T08:00:00
@@ -29,3 +31,37 @@ def test_a_slurm_that_does_not_answer_names_no_cluster() -> None:
 
     config = settings.Settings(slurm=settings.SlurmSettings(live="cli"))
     assert slurm_actions.SlurmActions(config, away).cluster_name() == ""
+
+
+def test_every_act_is_preceded_by_a_look_whether_it_may_be_done() -> None:
+    """And is not done when that raises; what is only read needs none."""
+    ran: list[tuple[str, ...]] = []
+
+    def run(*arguments: str, environment: object = None) -> bytes:
+        del environment
+        ran.append(arguments)
+        return CONFIG.encode()
+
+    def lost() -> None:
+        raise errors.DatabaseUnavailable("the turn was lost")
+
+    config = settings.Settings(slurm=settings.SlurmSettings(live="cli"))
+    slurm = slurm_actions.SlurmActions(config, run, before_act=lost)
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    job = view.ActiveJob(job_id=7, state="RUNNING", start_at=at, restart_count=0, nodes=("n1",))
+    acts = (
+        lambda: slurm.drain("n1", "probing: x"),
+        lambda: slurm.adopt("n1", "probing: x"),
+        lambda: slurm.resume("n1"),
+        lambda: slurm.reboot("n1"),
+        lambda: slurm.requeue(job),
+        lambda: slurm.requeue_held(7, at, 0),
+        lambda: slurm.exclude(7, 0, ["n1"], []),
+        lambda: slurm.depend(7, 8),
+        lambda: slurm.release(7, 0),
+    )
+    for act in acts:
+        with pytest.raises(errors.DatabaseUnavailable):
+            act()
+    assert ran == []
+    assert slurm.cluster_name() == "hpc-2"

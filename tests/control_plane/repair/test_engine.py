@@ -170,6 +170,10 @@ class Running:
     def stop(self, name: str, round_id: uuid.UUID | None) -> None:
         self.slurm.step()
 
+    def forget(self, round_id: uuid.UUID) -> None:
+        self.slurm.step()
+        del self.ended[round_id]
+
 
 class KillingStore:
     """The store, with a kill possible before and after every write."""
@@ -264,7 +268,7 @@ class Site:
         )
         one = workflow.Pass(
             context=self.context, nodes=self.slurm.nodes, beats=beats, ages=self.store.heartbeat_ages_s(), notes=notes,
-            fleet_view=fleet_view,
+            fleet_view=fleet_view, in_tests=workflow.in_tests(incidents, self.clock.at),
         )  # fmt: skip
         engine.orphans(self.context, incidents)
         for incident in incidents:
@@ -751,6 +755,60 @@ def test_references_are_idle_nodes(store: db_store.Store) -> None:
     site.until("testing")
     assert site.now().reference_nodes == ("n3",)
     assert store.nodes_under_test("c") == {"n1", "n3"}
+
+
+def test_a_node_resumed_since_the_pass_began_is_not_reserved(store: db_store.Store) -> None:
+    """By a person: a job of theirs may run on it by now."""
+    site = Site(store)
+    site.start()
+    resumed = dataclasses.replace(site.slurm.nodes["n1"], states=frozenset({"ALLOCATED"}), reason="")
+    site.context.slurm.node = lambda _: resumed  # type: ignore[method-assign]
+    site.look()
+    assert (site.now().state, site.slurm.held) == ("queued", {})
+
+
+def test_after_a_reboot_a_node_waits_drained_while_enough_others_are_tested(store: db_store.Store) -> None:
+    """Many may be booted at the same time; their tests begin no more at once than any others."""
+    site = Site(store, reboot=True, rounds_at_once=1)
+    site.slurm.broken, site.slurm.cured_by = {"n1"}, {"n1": "reboot"}
+    site.start()
+    site.until("acting")
+    others = dataclasses.replace(
+        site.incident, incident_id=uuid.uuid4(), node="n2", state="testing", held_by=""
+    )
+    site.slurm.held["probing-n2-other"] = frozenset({"n2"})
+    others = dataclasses.replace(others, reservation="probing-n2-other", round_id=uuid.uuid4(), n_rounds=1)
+    assert store.open_incident(others)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.until("opening")
+    for _ in range(3):
+        site.look()
+        assert (site.now().state, site.now().why) == (
+            "opening",
+            "as many nodes are under test as may be at once (1)",
+        )
+        assert "DRAIN" in site.slurm.nodes["n1"].states
+    store.update_incident(others.incident_id, state="closed", closed_at=site.clock.at)
+    site.running.answer = None
+    site.until("returned")
+
+
+def test_a_repair_that_is_stuck_keeps_no_other_from_its_tests() -> None:
+    """One whose node cannot be resumed for minutes; one whose tests run is counted for as long as they do."""
+    long_ago = NOW - timedelta(hours=1)
+    found = [
+        records.RepairIncident(
+            incident_id=uuid.uuid4(), cluster="c", node=f"n{i}", drain_id=uuid.uuid4(), reason=REASON, cause="gpu",
+            state=state, opened_at=long_ago, changed_at=changed_at,
+        )
+        for i, (state, changed_at) in enumerate(
+            [("opening", long_ago), ("opening", NOW), ("testing", long_ago), ("queued", NOW), ("acting", NOW)]
+        )
+    ]  # fmt: skip
+    assert workflow.in_tests(found, NOW) == {
+        found[1].incident_id: "opening",
+        found[2].incident_id: "testing",
+    }
 
 
 def test_a_reservation_that_no_repair_knows_has_its_node_drained_first(store: db_store.Store) -> None:

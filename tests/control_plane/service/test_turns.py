@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import time
 import zlib
 from collections.abc import Iterator
 
+import fakes
 import psycopg
 import pytest
 
 from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.policy import actions, policy
 from probing_cluster.control_plane.service import metrics, turns
 from probing_cluster.control_plane.service.tasks.jobs import attribution
-from probing_cluster.core import errors
+from probing_cluster.core import errors, records
 from probing_cluster.db import roles
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
@@ -108,13 +111,75 @@ def cut_while_held(service: context.Context, other: context.Context, url: str) -
     """One takes the turn and loses its connection; the other takes it at once."""
     with turns.take(service, "actions") as mine:
         assert mine
-        with psycopg.connect(url, autocommit=True) as owner:
-            owner.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND state = 'idle in transaction'"
-            )
+        cut(url)
         with turns.take(other, "actions") as theirs:
             assert theirs
+
+
+def cut(url: str) -> None:
+    """Ends every connection that holds a turn."""
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+
+
+def test_who_has_lost_the_turn_does_nothing_more(
+    service: context.Context, slurm: fakes.FakeSlurm, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of its acts: the other one has the turn, and counts what was done in its own budget."""
+    drain, decisions = slurm.drain, [a_drain("n1"), a_drain("n2"), a_drain("n3")]
+
+    def drain_and_lose(name: str, reason: str) -> object:
+        outcome = drain(name, reason)
+        if name == "n2":
+            cut(postgres_url)
+        return outcome
+
+    monkeypatch.setattr(slurm, "drain", drain_and_lose)
+    with pytest.raises(errors.DatabaseUnavailable), turns.take(service, "actions"):
+        actions.carry_out(decisions, service.slurm, service.store, service.config, service.clock, turns.check)
+    assert [d.node for d in service.store.drains()] == ["n1", "n2"]
+    assert [act[1] for act in slurm.acts] == ["n1", "n2"]
+    turns.check()  # who holds no turn, as a person's command, has none to lose
+
+
+def a_drain(node: str) -> policy.Decision:
+    return policy.Decision(
+        node=node, action="drain", reason="probing: xid 79", severity=records.Severity.HIGH, event_ids=()
+    )
+
+
+def test_a_lost_turn_stays_lost(service: context.Context, postgres_url: str) -> None:
+    """However often it is looked at: no connection is made anew behind its holder's back."""
+    with turns.take(service, "actions"):
+        turns.check()
+        cut(postgres_url)
+        for _ in range(3):
+            with pytest.raises(errors.DatabaseUnavailable):
+                turns.check()
+
+
+def test_no_time_limit_of_the_server_ends_a_turn(
+    service: context.Context, postgres_url: str, logins: list[str]
+) -> None:
+    """Slurm may take minutes to answer, and a site may end idle transactions after seconds."""
+    del logins
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        limits = owner.execute(
+            "SELECT name FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+        ).fetchall()
+        for (limit,) in limits:
+            owner.execute(f"ALTER ROLE turn_service SET {limit} = '300ms'")  # type: ignore[arg-type]
+    with db_store.Store.open(as_role(postgres_url, "turn_service")) as store:
+        theirs = dataclasses.replace(service, store=store)
+        with turns.take(theirs, "actions") as mine:
+            assert mine
+            time.sleep(1.0)
+            turns.check()
+        with store.engine.connect() as connection:
+            assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "300ms"
 
 
 def test_a_turn_ends_with_its_block_whatever_happens_there(service: context.Context) -> None:

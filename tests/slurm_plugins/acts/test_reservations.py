@@ -60,3 +60,20 @@ def test_a_reservation_that_slurm_did_not_make_is_an_error() -> None:
     slurm.deaf = True
     with pytest.raises(errors.SlurmUnavailable, match="does not cover"):
         reservations.Reservations(slurm, "probing").create("probing-n1-x", ["n1"])
+
+
+def test_none_is_made_or_deleted_where_the_caller_may_act_no_longer() -> None:
+    """Looked at right before; what is only read needs no look."""
+    slurm = Slurm()
+    reservations.Reservations(slurm, "probing").create("probing-n1-x", ["n1"])
+    slurm.acts.clear()
+
+    def lost() -> None:
+        raise errors.DatabaseUnavailable("the turn was lost")
+
+    ours = reservations.Reservations(slurm, "probing", lost)
+    for act in (lambda: ours.create("probing-n2-x", ["n2"]), lambda: ours.delete("probing-n1-x")):
+        with pytest.raises(errors.DatabaseUnavailable):
+            act()
+    assert slurm.acts == []
+    assert "probing-n1-x" in {one.name for one in ours.all()}

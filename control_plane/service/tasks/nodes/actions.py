@@ -54,7 +54,9 @@ def run(service: context.Context) -> str:
             fleet_view = picture.with_overdue(fleet_view, service)
         fleet_view = picture.with_slurm(fleet_view, service)
         decisions = policy.decide(fleet_view, service.config.policy)
-        rows = actions.carry_out(decisions, service.slurm, service.store, service.config, service.clock)
+        rows = actions.carry_out(
+            decisions, service.slurm, service.store, service.config, service.clock, turns.check
+        )
     return ", ".join([*settled, *(f"{r.action} {r.node} {r.state}" for r in rows)])
 
 

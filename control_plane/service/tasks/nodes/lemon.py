@@ -53,7 +53,7 @@ def run(service: context.Context) -> str:
 def in_child(config: settings.Settings, day: datetime) -> str:
     """The night in a process of its own."""
     run_slurm = commands.SlurmCommands(settings=config.slurm)
-    slurm = slurm_actions.SlurmActions(config, run_slurm)
+    slurm = slurm_actions.SlurmActions(config, run_slurm, before_act=turns.check)
     with db_store.Store.open(config) as store:
         return _night(context.Context(config=config, store=store, run_slurm=run_slurm, slurm=slurm), day)
 

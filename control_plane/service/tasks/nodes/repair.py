@@ -79,6 +79,7 @@ def _passed(
         ages=service.store.heartbeat_ages_s(cluster=service.cluster),
         notes=_notes(service, incidents),
         fleet_view=fleet_view,
+        in_tests=workflow.in_tests(incidents, service.clock.now()),
     )
     done = []
     for incident in incidents:
@@ -110,11 +111,17 @@ def _opened(
 ) -> list[str]:
     """A repair for every drain of ours that stands, lemons apart: those come back by a person's word."""
     done = []
-    for name in sorted({d.node for d in drains} - known):
+    names = sorted({d.node for d in drains} - known)
+    # One query for all: of a drain whose repair a person has ended nothing more is asked in any pass.
+    since = min((d.at for d in drains if d.node not in known), default=None)
+    past = service.store.incidents(since=since, cluster=service.cluster) if since else []
+    repaired = {incident.drain_id for incident in past}
+    for name in names:
         drain, node = resume_policy.latest(drains, name), nodes.get(name)
         if drain is None or node is None or not node.ours or drain.reason.startswith(vocabulary.LEMON_PREFIX):
             continue
-        done.append(_open(service, drain))
+        if drain.drain_id not in repaired:
+            done.append(_open(service, drain))
     return done
 
 
@@ -149,6 +156,7 @@ def _repair_context(service: context.Context) -> workflow.RepairContext:
     config = service.config
 
     def power(node: str) -> str:
+        turns.check()
         return site_command(config.repair.power_command, node)
 
     def ticket(incident: records.RepairIncident) -> Mapping[str, Any]:
@@ -158,7 +166,7 @@ def _repair_context(service: context.Context) -> workflow.RepairContext:
         config=config,
         store=service.store,
         slurm=service.slurm,
-        reservations=reservations.Reservations(service.run_slurm, rounds.user()),
+        reservations=reservations.Reservations(service.run_slurm, rounds.user(), turns.check),
         rounds=rounds.Rounds(config, service.store),
         clock=service.clock,
         green=service.memory(resume.GreenTimes),
