@@ -16,8 +16,12 @@ from probing_cluster.core import errors, logs, processes, settings
 from probing_cluster.core.ending import process_memory
 
 
+class PassEnded(errors.ProbingError):
+    """The process gave no answer: it was ended, or it fell."""
+
+
 def run(module: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
-    """What `in_child(config, *given)` of the module of that name gives; raises what it raises."""
+    """What `in_child(config, *given)` of the module of that name gives; raises what it raises, and PassEnded."""
     words = module.rpartition(".")[2]
     done = processes.run(
         [sys.executable, "-m", "probing_cluster.control_plane.child_process", module],
@@ -29,9 +33,9 @@ def run(module: str, config: settings.Settings, *given: Any, timeout_s: float | 
         own_stderr=False,
     )
     if done.code is None:
-        raise errors.ProbingError(f"the {words} pass was ended after {timeout_s:g} s")
+        raise PassEnded(f"the {words} pass was ended after {timeout_s:g} s")
     if done.code != 0:
-        raise errors.ProbingError(f"the {words} pass ended with status {done.code}; the log above says why")
+        raise PassEnded(f"the {words} pass ended with status {done.code}; the log above says why")
     raised, answer = pickle.loads(done.stdout)  # noqa: S301 - our own child's words
     if raised:
         raise answer

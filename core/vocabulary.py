@@ -101,6 +101,8 @@ class EventKind:
     """Only a reboot cures it for certain: no resume before one was seen."""
     lemon: bool = False
     """It counts for the lemon score."""
+    checks: tuple[str, ...] = ()
+    """Health checks that look at the same part: what holds for the kind holds for them."""
 
 
 EVENT_KINDS: tuple[EventKind, ...] = (
@@ -135,9 +137,24 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="edac", meaning="an error of main memory", needs_reboot=True, lemon=True),
     EventKind(name="pcie_aer", meaning="an error of a PCIe link", needs_reboot=True, lemon=True),
     EventKind(name="driver", meaning="a GPU driver that does not work", needs_reboot=True),
-    EventKind(name="ib_link", meaning="a port or adapter of the fabric", link=True, passes=True, lemon=True),
-    EventKind(name="eth_link", meaning="an Ethernet port", link=True, passes=True, lemon=True),
-    EventKind(name="mount", meaning="a mount that does not answer or is missing", storage=True, passes=True),
+    EventKind(
+        name="ib_link",
+        meaning="a port or adapter of the fabric",
+        link=True,
+        passes=True,
+        lemon=True,
+        checks=("ib_link",),
+    ),
+    EventKind(
+        name="eth_link", meaning="an Ethernet port", link=True, passes=True, lemon=True, checks=("eth_link",)
+    ),
+    EventKind(
+        name="mount",
+        meaning="a mount that does not answer or is missing",
+        storage=True,
+        passes=True,
+        checks=("mount_present", "mount_responsive", "mount_writable"),
+    ),
     EventKind(name="nfs", meaning="NFS", storage=True, passes=True),
     EventKind(name="lustre", meaning="Lustre", storage=True, passes=True),
     EventKind(name="gpfs", meaning="GPFS", storage=True, passes=True),
@@ -191,6 +208,8 @@ GPU_KINDS = frozenset(k.name for k in EVENT_KINDS if k.gpu)
 LINK_KINDS = frozenset(k.name for k in EVENT_KINDS if k.link)
 STORAGE_KINDS = frozenset(k.name for k in EVENT_KINDS if k.storage)
 PASSING_KINDS = tuple(k.name for k in EVENT_KINDS if k.passes)
+KIND_OF_CHECK = {check: kind.name for kind in EVENT_KINDS for check in kind.checks}
+"""A check to the kind of event that it stands for."""
 REBOOT_KINDS = tuple(k.name for k in EVENT_KINDS if k.needs_reboot)
 LEMON_KINDS = tuple(k.name for k in EVENT_KINDS if k.lemon)
 LEMON_SIGNALS = (
@@ -259,6 +278,9 @@ def is_back_already(why_state: str) -> bool:
 RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""
 
+
+BOUND_BY, BY_NODE_LIST = "bound_by", "nodelist"
+"""Field of an agent's refusal of a job: what binds the job to that node; and its value for one that asks for the node by name."""
 
 MISSED_BEATS = 2
 """An agent is silent once it could have been heard for more than so many of its beats, and was not; `db/ops.sql` says the same."""

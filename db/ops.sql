@@ -23,6 +23,32 @@ AS $exported$
 $exported$;
 COMMENT ON FUNCTION probing.exported_until() IS 'The last instant that imported accounting shows; null where a service reads accounting.';
 
+-- Slurm's OverTimeLimit of each cluster, as its service read it last.
+-- Output   {cluster: seconds}, -1 = unlimited; readers see nothing else of `state`.
+CREATE OR REPLACE FUNCTION probing.over_time_limit() RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $over$
+    SELECT coalesce(jsonb_object_agg(substr(s.key, 23), s.value), '{}') FROM probing.state s WHERE starts_with(s.key, 'slurm.over_time_limit ')
+$over$;
+COMMENT ON FUNCTION probing.over_time_limit() IS 'OverTimeLimit of each cluster, seconds; -1 = unlimited.';
+
+-- When an attempt that accounting shows running must have ended: slurmdbd never heard its end (sacctmgr show runawayjobs).
+-- Output   its limit and Slurm's OverTimeLimit after its start, without the time it was suspended, or later, when an agent of its nodes last
+--          named it; null for one that has ended, has no limit, is suspended or within its limit, or was named within 10 minutes.
+CREATE OR REPLACE FUNCTION probing.ran_until(p probing.job_attempt) RETURNS timestamptz
+LANGUAGE sql STABLE
+AS $ran$
+    SELECT CASE WHEN f.named_at > now() - interval '10 minutes' THEN NULL ELSE greatest(f.limit_at, f.named_at) END
+    FROM (SELECT l.limit_at,
+                 (SELECT max(h.received_at) FROM probing.agent_heartbeat h
+                  WHERE h.cluster = p.cluster AND h.node = ANY (p.nodes) AND p.job_id = ANY (h.jobs)) AS named_at
+          FROM (SELECT p.start_at + make_interval(secs => p.time_limit_s + coalesce(p.suspended_s, 0) + o.over_s) AS limit_at
+                FROM (SELECT coalesce(((SELECT probing.over_time_limit()) ->> p.cluster)::double precision, 0) AS over_s) AS o
+                WHERE o.over_s >= 0 AND p.end_at IS NULL AND p.state <> 'SUSPENDED') AS l
+          WHERE l.limit_at < now()) AS f
+$ran$;
+COMMENT ON FUNCTION probing.ran_until(probing.job_attempt) IS 'When an attempt that accounting shows running must have ended; null where it may run.';
+
 CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,

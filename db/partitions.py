@@ -35,7 +35,8 @@ _AGED = (
     # Each node's delivery removes its own; these are of nodes that have not answered since.
     "DELETE FROM probing.node_answer WHERE made_at < least(:before, now() - interval '10 minutes')",
     "DELETE FROM probing.rejection WHERE day < :before",
-    "DELETE FROM probing.intake WHERE hour < :before",
+    # Quotas are of the current hour: what an agent's role delivered before is looked at by nobody.
+    "DELETE FROM probing.intake WHERE hour < greatest(:before, now() - interval '2 days')",
     "DELETE FROM probing.node_clock WHERE to_at < :before",
 )
 

@@ -163,7 +163,7 @@ GRANT SELECT ON
     probing.diagnostic_result, probing.repair_incident, probing.job_allocation
     TO probing_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operator, probing_reader;
-GRANT EXECUTE ON FUNCTION probing.readable(text), probing.listening(), probing.exported_until(), probing.job_ref(probing.job_attempt),
+GRANT EXECUTE ON FUNCTION probing.readable(text), probing.listening(), probing.exported_until(), probing.over_time_limit(), probing.ran_until(probing.job_attempt), probing.job_ref(probing.job_attempt),
     probing.is_prolog_of(timestamptz, timestamptz, timestamptz)
     TO probing_service, probing_operator, probing_reader;
 GRANT EXECUTE ON FUNCTION probing.is_question(jsonb), probing.right_time(text, text, timestamptz, timestamptz, timestamptz) TO probing_service, probing_operator;

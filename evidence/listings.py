@@ -1,6 +1,6 @@
 """Listings that only show lines of a log: strings of several lines in source code, changes as `git diff` shows them, records with escapes.
 
-A string counts only with its end, a change only with all lines that its head counts. What opens one and never closes is none, and
+What `rich` wrapped is joined first. A string counts only with its end, a change only with all lines that its head counts. What opens one and never closes is none, and
 nothing below it is lost. The lines of a traceback open nothing: it shows a statement's first lines.
 """
 
@@ -146,6 +146,71 @@ class WrappedRecord:
         return self.inside(line)
 
 
+_LOGGED = re.compile(
+    r"(?P<before>(?:\[[^\[\]\n]{4,40}\] |\d[\d:.,/ -]{6,30} | {0,40})(?:ERROR {4}|CRITICAL ))(?P<words>\S.{0,400}?) {1,300}(?P<place>[\w./-]{1,120}\.py:\d{1,6})$"
+)
+_LOGGED_LINES = 400
+_OWN_LINE = re.compile(r"Traceback \(|(?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b:?")
+"""A line of a traceback that begins at its margin: no word of the line above it."""
+
+
+class RichColumns:
+    """`rich` prints a logged message as a column between the level and the place in the source. This joins the column's lines to those that the program logged, in order; every other line stays as it is."""
+
+    def __init__(self) -> None:
+        self._began = self._at = self._width = 0
+        self._margin = self._text = self._last = ""
+        """The blanks in front of the column; the logged line so far, and its last printed line."""
+        self._alone = ""
+        """The column's first line as it is, as long as no other follows."""
+
+    def inside(self) -> bool:
+        """Whether the next line may belong to one."""
+        return self._began > 0
+
+    def read(self, line: int, text: str) -> Iterator[tuple[int, str]]:
+        """A line of the log, in order; yields the lines to read with their numbers."""
+        row = self._row(line, text) if self._began else None
+        if row and self._goes_on(row):
+            whole = len(self._last) == self._width and " " not in self._last and self._last[-1] != ","
+            blank = "" if whole else " "
+            self._text, self._last, self._alone = f"{self._text}{blank}{row}"[:_MAX_CHARS], row, ""
+            return
+        yield from self.rest()
+        if row is not None:
+            self._at, self._text, self._last = line, row, row
+            return
+        self._began = 0
+        head = _LOGGED.match(text) if text[-1:].isdigit() else None
+        if head is None:
+            yield line, text
+            return
+        self._began = self._at = line
+        self._margin = " " * len(head["before"])
+        self._width = head.start("place") - 1 - len(head["before"])
+        self._text, self._last, self._alone = head["before"] + head["words"], head["words"], text
+
+    def rest(self) -> Iterator[tuple[int, str]]:
+        """At the end of the log: the line held."""
+        held, self._text, self._alone = self._alone or self._text, "", ""
+        if held:
+            yield self._at, held
+
+    def _row(self, line: int, text: str) -> str | None:
+        """What the line has in the column; None if the column is over."""
+        if not text.strip():
+            return ""
+        of_column = text.startswith(self._margin) and line < self._began + _LOGGED_LINES
+        row = text[len(self._margin) :].rstrip() if of_column else ""
+        return row if 0 < len(row) <= self._width else None
+
+    def _goes_on(self, row: str) -> bool:
+        """Whether the row continues the line above it: its first word did not fit there."""
+        if row[0] == " " or not self._last or _OWN_LINE.match(row):
+            return False
+        return len(self._last) + 1 + len(row.partition(" ")[0]) > self._width
+
+
 class Listing:
     """Leaves listings out of a job's output. What may be one is held until it ends, and given back if it does not."""
 
@@ -154,13 +219,18 @@ class Listing:
         self._mark, self._began, self._changed, self._shown_until = "", 0, 0, 0
         self._held: list[tuple[int, str]] = []
         self._hunk, self._record = Hunk(), WrappedRecord()
+        self._columns = RichColumns()
 
     def inside(self, line: int) -> bool:
         """Whether `line`, the next one, may belong to one."""
-        return self._holds() or self._record.inside(line)
+        return self._columns.inside() or self._holds() or self._record.inside(line)
 
     def read(self, line: int, text: str, *, labelled: bool = False) -> Iterator[tuple[int, str]]:
         """A line of the log, in order; yields the lines to read with their numbers. `labelled`: a launcher's label stood before it."""
+        for number, whole in self._columns.read(line, text):
+            yield from self._read(number, whole, labelled=labelled)
+
+    def _read(self, line: int, text: str, *, labelled: bool) -> Iterator[tuple[int, str]]:
         if self._holds():
             most = MAX_LINES if self._mark else _HUNK_LINES
             fits = line <= self._began + most and len(text) <= _MAX_CHARS
@@ -186,6 +256,8 @@ class Listing:
 
     def rest(self) -> Iterator[tuple[int, str]]:
         """At the end of the log: the lines held."""
+        for number, whole in self._columns.rest():
+            yield from self._read(number, whole, labelled=False)
         yield from self._given_back()
 
     def _holds(self) -> bool:

@@ -83,7 +83,7 @@ def plain(text: str) -> str:
     A file that was cut while the job wrote on, or that lost blocks with its node, has NUL bytes there.
     """
     if not text.isprintable():
-        text = _CONTROL.sub("", sanitize.without_sequences(text))
+        text = _CONTROL.sub("", sanitize.without_sequences(text)).replace("\N{NO-BREAK SPACE}", " ")
     return _CARETS.sub("", text) if "^[[" in text else text
 
 

@@ -9,12 +9,16 @@ from probing_cluster.evidence.joblog import families, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding
 from probing_cluster.evidence.joblog.reader import JobLogReader
 
+_NO_BREAK, _HEAD_LINES = "\N{NO-BREAK SPACE}".encode(), 40
+
 
 class Sieve:
     """Feeds batches of lines to readers of job logs, each time to the one that is given."""
 
     def __init__(self) -> None:
         self._triggers = blocks.TriggerSieve(families.TRIGGERS)
+        self._is_page = False
+        """Whether the log was copied from a page or a document that has such blanks."""
 
     def feed(self, reader: JobLogReader, first: int, batch: list[bytes]) -> Iterator[JobFinding]:
         """Feed the lines with a trigger and those that `reader` follows; the rest is ordinary output.
@@ -22,6 +26,10 @@ class Sieve:
         `first` is the number of the batch's first line. Line ends may be left on. Yields as `JobLogReader.feed` does.
         """
         batch = [line.rstrip(b"\r\n") for line in batch]
+        if first == 1:
+            self._is_page = any(_NO_BREAK in line for line in batch[:_HEAD_LINES])
+        if self._is_page:
+            batch = [line.replace(_NO_BREAK, b" ") for line in batch]
         wanted = iter(self._triggers.hits(batch))
         index = next(wanted, None)
         position = 0

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probing_cluster.core import certificates, clock, processes, records, settings
+from probing_cluster.core import certificates, clock, processes, records, settings, vocabulary
 from probing_cluster.healthchecks import nodeview
 from probing_cluster.healthchecks import sweep as sweeps
 from probing_cluster.probe_agent import identity, self_watch
@@ -39,6 +39,7 @@ class Sweeper:
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._every_s = config.agent.sweep_s
+        self._again_s = config.policy.hold_s + 1.0
         self._identity = identity
         self._intake = intake
         self._poller = polls
@@ -49,6 +50,8 @@ class Sweeper:
         self._wanted = asyncio.Event()
         self._busy = asyncio.Lock()
         self._stored: dict[str, records.CheckResult] = {}
+        self._passing: frozenset[tuple[str, str]] = frozenset()
+        """Failing checks, with their parts, of what often ends by itself."""
         self._sweep = sweeps.Sweep(_config(config, identity))
 
     def fork(self) -> None:
@@ -122,6 +125,15 @@ class Sweeper:
         rows = [*changed, *([beat] if beat is not None else [])]
         self._intake.store([_item(self._identity, r) for r in rows])
         self._poller.settle(SOURCE, judge(results, {}, None))
+        passing = frozenset(
+            (r.name, r.device or "")
+            for r in results
+            if r.outcome is records.Outcome.FAIL and r.name in vocabulary.KIND_OF_CHECK
+        )
+        if passing - self._passing:
+            # Nothing is done for it until a second sweep has found it, too: that one need not wait for its turn.
+            asyncio.get_running_loop().call_later(self._again_s, self._wanted.set)
+        self._passing = passing
         state = "ok" if beat is None else str(beat.outcome)
         self._watch.read(NAME, self._clock.now(), state=state, duration_s=took_s, checks=len(results))
 
@@ -167,7 +179,7 @@ SOURCE = polled.Polled(
     judge=judge,
     reads="the check sweep of [checks.md](checks.md), in a process of its own",
     stands="by the check's severity",
-    period="`sweep_s`, and when Slurm's HealthCheckProgram asks",
+    period="`sweep_s`, when Slurm's HealthCheckProgram asks, and once more when a link or mount begins to fail",
 )
 
 

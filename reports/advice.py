@@ -11,7 +11,7 @@ from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import attempt_view, phrase, rows
 
 _MOST_STEPS = 3
-_NOTHING = ("Nothing: ", "Nothing for the job.")
+_NOTHING = ("Nothing: ", "Nothing for the job")
 """The beginnings of a next step that asks its owner for nothing (taxonomy.toml)."""
 _OF_OWNER = re.compile(r"(?:Nothing for the job|Submit the job again)[^.]*\.(?:\s+|$)")
 """The owner's sentence in front of the operators' in a next step about a machine (taxonomy.toml)."""

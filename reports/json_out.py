@@ -97,6 +97,7 @@ _EVENT_FIELDS = (
 def _log(log: rows.JobLog) -> dict[str, Any]:
     return {
         **records.json_fields(log, "node", "stream", "path", "tail"),
+        "error": {"line": log.error, "place": log.error_place} if log.error else None,
         "why_not_read": log.why or None,
         "note": log.note or None,
     }

@@ -295,7 +295,9 @@ def _view(
     nodes_with_events = {e.node for e in (*evidence, *others)} | _accused(attempt, verdict)
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
-    own = (_of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until))
+    own = (
+        _of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until, log.restart_count)
+    )
     own = (log.before(until, found.logs) for log in own)
     # A start that was refused wrote nothing: what its file holds is another's. Two Prologs of one start have the same file.
     refused = verdict is not None and verdict.cause == "node_refused"
@@ -383,8 +385,16 @@ def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
     )
 
 
-def _is_of(prolog_at: datetime, attempt: records.JobAttempt, until: datetime | None) -> bool:
-    """Whether a Prolog ran for this attempt; it may begin seconds before the start that Slurm records."""
+def _is_of(
+    prolog_at: datetime, attempt: records.JobAttempt, until: datetime | None, restart_count: int | None = None
+) -> bool:
+    """Whether a Prolog ran for this attempt, with its `restart_count` if that is known; it may begin seconds before the start that Slurm records."""
     if attempt.start_at is None or prolog_at < attempt.start_at - _PROLOG_EARLY:
         return False
+    if (
+        restart_count is not None
+        and attempt.restart_count is not None
+        and restart_count > attempt.restart_count
+    ):
+        return False  # of a later start, which accounting may not list yet
     return until is None or prolog_at < until - _PROLOG_EARLY

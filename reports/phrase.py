@@ -90,14 +90,16 @@ _DATED = frozenset({vocabulary.LOG_STALL, vocabulary.LOG_PROGRESS, vocabulary.OU
 
 
 def undated(event: records.HealthEvent) -> str:
-    """The place of a finding that was read when the job had ended, such as `line 12` of its output; empty for an event with a time of its own.
+    """The place of a finding that was read when the job had ended, such as `line 12` of its output, or `byte 4096` where its lines could not be counted; empty for an event with a time of its own.
 
     Its stored time is that of the job's end.
     """
     if event.source == "dump":
         return "at end"
-    line = digits.index(event.detail.get("line"))
-    return f"line {line}" if event.source == "joblog" and event.kind not in _DATED and line else ""
+    if event.source != "joblog" or event.kind in _DATED:
+        return ""
+    line, byte = (digits.index(event.detail.get(at)) for at in ("line", "at_byte"))
+    return f"byte {byte}" if byte else f"line {line}" if line else ""
 
 
 def when(event: records.HealthEvent, *, with_day: bool = False) -> str:

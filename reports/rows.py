@@ -87,9 +87,17 @@ class JobLog:
 
     node: str = records.doc("the node it was read on")
     at: datetime = records.doc("when the attempt's Prolog ran there")
+    restart_count: int | None = records.doc(
+        "of which start it is, by that Prolog; null if not known", default=None
+    )
     stream: str = records.doc("stdout, stderr or output (of a step)", default="stdout")
     path: str = records.doc("absolute path, or the pattern that could not be filled in", default="")
     tail: tuple[str, ...] = records.doc("its last lines", default=())
+    error: str = records.doc("the line of the first cause in it; empty for none", default="")
+    error_place: str = records.doc(
+        "where that line stands: `line 12`, or `byte 4096` of a file that was not read from its beginning",
+        default="",
+    )
     why: str = records.doc("why it was not read; empty when it was", default="")
     open_directory: bool = records.doc(
         "whether a file that is not there could have been made: its owner may write to its directory",
@@ -103,8 +111,10 @@ class JobLog:
     copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
 
     def shown(self, most: int) -> tuple[str, ...]:
-        """Its last `most` lines, the program's last ones among them; before them the first line that tells of trouble, if one does."""
+        """Its last `most` lines, the program's last ones among them; before them the line of the first cause with its place, or the first one that tells of trouble, if that is not among them."""
         last = slurm_lines.last_lines(self.tail, most, max(1, most // 2))
+        if self.error:
+            return last if self.error in last else (f"{self.error_place}: {self.error}", "…", *last)
         above = self.tail[: self.tail.index(last[0])] if last else ()
         lines = enumerate(above)
         at = next(
@@ -125,7 +135,7 @@ class JobLog:
         later = sorted((o for o in others if o.path == self.path and o.at > self.at), key=lambda o: o.at)
         if later and (found := _THERE_BEFORE.search(later[0].note)):
             why += f", behind byte {found[1]}: `head -c {found[1]} FILE | tail` shows its own end"
-        return replace(self, tail=(), note="", why=why)
+        return replace(self, tail=(), error="", note="", why=why)
 
 
 @records.record
@@ -252,12 +262,15 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
             if not isinstance(log, Mapping):
                 continue
             words: dict[str, Any] = {
-                k: str(log[k])[:2000] for k in ("stream", "path", "why", "note", "copy") if log.get(k)
+                k: str(log[k])[:2000]
+                for k in ("stream", "path", "error", "error_place", "why", "note", "copy")
+                if log.get(k)
             }
             tail = log.get("tail")
             lines = tuple(str(line)[:500] for line in tail[:50]) if isinstance(tail, list) else ()
             words |= {"open_directory": log.get("open_directory") is True, "tail": lines}
             words["written_s"] = digits.number(log.get("written_s"))
+            words["restart_count"] = digits.index(row.get("restart_count"))
             yield JobLog(node=row["node"], at=datetime.fromisoformat(row["at"]), **words)
 
 

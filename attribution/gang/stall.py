@@ -70,12 +70,16 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
                 for r in stopped
             ],
         )
+    # Who traces a process runs as its user or as root: nobody knows which.
+    found = [r for r in found if r.state == "T"] or found
+    traced = found[0].state == "t"
+    how = "held by a tracer, such as a debugger or strace" if traced else "stopped by a signal"
     return finding.make(
         "rank_stopped",
         found,
-        Domain.SYSTEM_SOFTWARE,
+        Domain.UNKNOWN if traced else Domain.SYSTEM_SOFTWARE,
         Confidence.LIKELY,
-        f"{finding.names(found)} stopped by a signal (process state {found[0].state})",
+        f"{finding.names(found)} {how} (process state {found[0].state})",
         [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in found],
     )
 

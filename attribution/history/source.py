@@ -46,6 +46,7 @@ ATTEMPT_SCHEMA = pa.schema(
         ("evidence", pa.list_(pa.string())),
         ("incident_id", pa.string()),
         ("stalled_us", pa.int64()),
+        ("ran_until_us", pa.int64()),
     ]
 )
 """One attempt with its current verdict."""

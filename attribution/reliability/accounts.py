@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,9 @@ def _slice(
     by_columns = np.repeat(simple, np.diff(np.append(columns.first, rows.num_rows)))
     events = _probe_events(source, columns)
     jobs = np.array(sorted({e.job_id for e in events if e.job_id is not None}), np.int64)
-    read = source.attempts_of(_keys(rows.filter(pa.array(~by_columns | np.isin(rows["job_id"], jobs)))))
+    part = rows.filter(pa.array(~by_columns | np.isin(rows["job_id"], jobs)))
+    ends = dict(zip(_keys(part), part["end_at"].to_pylist(), strict=True))
+    read = [replace(a, end_at=ends[_key(a)]) for a in source.attempts_of(list(ends))]
     progress_of = progress(read, events)
     stalls = _stalls(source, rows["job_id"].to_pylist())
     overlapping = rows.filter(pa.array(~by_columns))
@@ -154,6 +157,10 @@ def _keys(part: pa.Table) -> list[run_account.Key]:
     return list(zip(*(part[name].to_pylist() for name in names), strict=True))
 
 
+def _key(attempt: records.JobAttempt) -> run_account.Key:
+    return (attempt.cluster, attempt.job_id, attempt.submit_at)
+
+
 def _one_by_one(
     read: Iterable[records.JobAttempt],
     part: pa.Table,
@@ -166,7 +173,7 @@ def _one_by_one(
     wanted = set(_keys(part))
     by_run: dict[RunKey, list[records.JobAttempt]] = defaultdict(list)
     for attempt in read:
-        if (attempt.cluster, attempt.job_id, attempt.submit_at) in wanted:
+        if _key(attempt) in wanted:
             by_run[run_of(attempt)].append(attempt)
     made = (
         run_account.account(mine, now=until, progress=progress_of, stalls=stalls, assume=assume)
@@ -193,7 +200,7 @@ def progress(
             if e.at >= a.start_at and (a.end_at is None or e.at <= a.end_at)
         ]
         if mine:
-            found[(a.cluster, a.job_id, a.submit_at)] = _progress(mine)
+            found[_key(a)] = _progress(mine)
     return found
 
 

@@ -21,6 +21,13 @@ from probing_cluster.core import digits, hostlist, records, vocabulary
 _Applies = Callable[[evidence_view.EvidenceView, claims.Claim], bool]
 _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("refused", ("node_refused",), lambda view, _: view.state != "REQUEUED"),
+    (
+        "refused_by_name",
+        ("node_refused",),
+        lambda _, winner: any(
+            e.detail.get(vocabulary.BOUND_BY) == vocabulary.BY_NODE_LIST for e in winner.evidence
+        ),
+    ),
     ("deadline", ("time_limit",), lambda view, _: view.state == "DEADLINE"),
     ("another_limit", ("time_limit",), lambda view, _: view.within_limit),
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
@@ -70,9 +77,12 @@ def _steps_took_turns(view: evidence_view.EvidenceView) -> bool:
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """What to do now, in sentences; of something missing also what the script could not set up before it; what it outlived, and what its own tasks may hold."""
     winner = ranking.winner
-    return (
-        f"{_step(view, ranking)}{_own_port(view, winner)}{_not_set_up(view, winner)}{_outlived(view, winner)}"
-    )
+    step, (names, set_up) = _step(view, ranking), _not_set_up(view, winner)
+    if set_up and _lacks_package(winner):
+        step = f"Mend first what should have set up its environment above that line ({names}). {set_up}. If the package is missing then, too: {step[:1].lower()}{step[1:]}"
+    elif set_up:
+        step = f"{step} The script did not set up its environment before it ({names}): {set_up[:1].lower()}{set_up[1:]}."
+    return f"{step}{_own_port(view, winner)}{_outlived(view, winner)}"
 
 
 def _own_port(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
@@ -104,26 +114,29 @@ def _quoting(step: str, words: str, view: evidence_view.EvidenceView, ranking: r
     return f"{step} Its log says: {shown}." if shown else step
 
 
-def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
-    """Names the commands that the script's shell did not find, or conda that was not set up, before a package or another command was missing; empty for none or another error."""
+def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> tuple[str, str]:
+    """The complaints of what should have set up the environment of a script that then lacked a package, a file or another command, and what to do about the first; empty for none or another error."""
     if winner.cause != "user_error":
-        return ""
+        return "", ""
     missing = [str(e.detail[_LACKED]) for e in winner.evidence if e.detail.get(_LACKED)]
-    package = any(e.kind == "import_error" for e in winner.evidence)
-    if package or any(_MISSING.search(e.message) for e in winner.evidence):
-        found = [f.event for f in (*view.findings, *view.further_errors)]
+    if _lacks_package(winner) or any(_MISSING.search(e.message) for e in winner.evidence):
+        found = [f.event for f in (*view.findings, *view.further_errors) if f.event not in winner.evidence]
         found.sort(key=lambda e: digits.index(e.detail.get("line")) or 0)
-        missing += [e.message for e in found if (package and e.kind == _NOT_FOUND) or _is_no_set_up(e)]
+        missing += [e.message for e in found if _is_no_set_up(e)]
     names = dict.fromkeys(": ".join(phrases.clean(m).rsplit(": ", 2)[-2:]) for m in missing)
-    if not names:
-        return ""
-    return f" The script did not set up its environment before it ({'; '.join(list(names)[:2])}): begin it with `#!/bin/bash -l`, or source what defines that."
+    step = next(filter(None, map(findings.advice, missing)), "")
+    return "; ".join(list(names)[:2]), step
+
+
+def _lacks_package(winner: claims.Claim) -> bool:
+    """Whether the program lacked a package of its language."""
+    return any(e.kind == "import_error" or _NO_PACKAGE.search(e.message) for e in winner.evidence)
 
 
 def _is_no_set_up(event: records.HealthEvent) -> bool:
-    """Whether it is the complaint of a command that sets up an environment: it was not found, or cannot be used so."""
-    no_command = event.kind == _NOT_FOUND and event.detail.get("modules") is True
-    return no_command or event.message.startswith(_NO_CONDA) or _NO_SOURCE.search(event.message) is not None
+    """Whether it is the complaint of a command or file that sets up an environment: it was not found, did not work, or cannot be used so."""
+    flagged = event.detail.get("modules") is True or event.detail.get("not_set_up") is True
+    return flagged or event.message.startswith(_NO_CONDA) or _NO_SOURCE.search(event.message) is not None
 
 
 def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
@@ -140,10 +153,11 @@ def _outlived(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 
 
 _BY_SIGNAL = frozenset({"oom_kill_suspected", "process_terminated"})
-_NOT_FOUND, _LACKED = "command_not_found", "lacked_before"
-"""The kind of a command that was not found; the field with the script's earlier complaint of such a command, `module` or `ml`."""
+_LACKED = "lacked_before"
+"""The field with the script's earlier complaint of what should have set up its environment."""
 _MISSING = re.compile(r"No such file or directory|\[Errno 2\]|cannot open shared object|execve\(\): ")
 """Complaints of what the environment of a script may have brought, or the place of."""
+_NO_PACKAGE = re.compile(r"there is no package called ['‘]")
 _NO_SOURCE = re.compile(r": (?:source|module|ml|conda): (?:not found|Permission denied)$")
 """Complaints of a shell without that command; where PATH has a directory that it may not read, it says `Permission denied`."""
 _NO_CONDA = ("CondaError: Run 'conda init' before 'conda activate'", "CommandNotFoundError: Your shell has not been properly configured")  # fmt: skip
@@ -193,6 +207,7 @@ def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.C
     by, stall = view.attempt.cancelled_by or "", next(iter(view.stalls), None)
     return sentence.format(
         node=winner.node or "the node",
+        job=view.attempt.ref,
         person=f"the user with id {by}" if digits.is_number(by) else by,
         stall=f"{phrases.what(stall).replace('_', ' ')} on {stall.node}" if stall else "",
     )

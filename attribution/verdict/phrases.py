@@ -36,6 +36,19 @@ _KINDS = {
 }
 
 
+_STARTS_AGAIN: Mapping[str, str] = {
+    "": "Slurm starts it elsewhere",
+    vocabulary.BY_NODE_LIST: "it asks for that node by name (--nodelist) and waits for it",
+    "reservation": "Slurm starts it elsewhere if its reservation has another node",
+}
+
+
+def starts_again(refusal: Sequence[records.HealthEvent]) -> str:
+    """Clause on where Slurm starts a job again that was refused, as the agent that refused it learnt."""
+    bound_by = next((e.detail.get(vocabulary.BOUND_BY) for e in refusal), None)
+    return _STARTS_AGAIN.get(str(bound_by), "Slurm starts it elsewhere if it may")
+
+
 def duration(seconds: float) -> str:
     """`4 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     whole = round(abs(seconds))

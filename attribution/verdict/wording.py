@@ -361,7 +361,11 @@ def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
 
 def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     node, why = ranking.winner.node or "a node", ranking.winner.words
-    then = "Slurm starts it elsewhere" if view.state == "REQUEUED" else "Slurm then ended the job"
+    then = (
+        phrases.starts_again(ranking.winner.evidence)
+        if view.state == "REQUEUED"
+        else "Slurm then ended the job"
+    )
     return phrases.sentence(
         f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}"
     )

@@ -123,5 +123,8 @@ def _policy(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         yield doctor.note("policy", "observe-only", why=why, fix=fix)
         return
     limit = f"{config.policy.budget_nodes} nodes, {config.policy.budget_frac:.0%} of the cluster"
-    found = f"enforcing, at most {limit} per {config.policy.budget_window_s:.0f} s"
+    found = (
+        f"enforcing, at most {limit} per {config.policy.budget_window_s:.0f} s, "
+        f"{config.policy.standing_frac:.0%} out at one time"
+    )
     yield doctor.ok("policy", found)

@@ -35,6 +35,14 @@ FROM pg_roles r WHERE r.rolname = session_user
 """Inputs: none. One row about the server and the role we came in as."""
 
 
+_RUNAWAY = """
+SELECT probing.job_ref(a) AS job FROM probing.job_attempt a
+WHERE a.cluster = :cluster AND a.end_at IS NULL AND probing.ran_until(a) IS NOT NULL
+ORDER BY a.start_at
+"""
+"""One row per attempt that cannot run any more."""
+
+
 def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every finding; one alone where no server answers, and none is started by asking."""
     directory = config.database.directory
@@ -94,7 +102,7 @@ def schema(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         yield doctor.fail("database", found, why=why, fix="probing-ctl db upgrade, as the database's owner")
     if status.read_only:
         why = "nothing is stored: agents keep what they see, no job is judged and no node drained"
-        fix = "[database] url names the primary; ALTER DATABASE … (or ALTER ROLE …) RESET default_transaction_read_only; a full disk may be why it was set"
+        fix = "[database] url names the primary; ALTER DATABASE … (or ALTER ROLE …) RESET default_transaction_read_only; a full disk may be why it was set; behind PgBouncer then RECONNECT on its console, whose sessions of that time stay read-only"
         yield doctor.fail("database_writes", f"read-only: {status.read_only}", why=why, fix=fix)
     if not config.database.url:
         why = "agents on other hosts cannot reach the embedded server"
@@ -191,13 +199,23 @@ def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.D
         )
         now = clock.SYSTEM.now()
         ending = store.checks(name=site_certificates.AGENTS_CHECK)
+        runaway = [row["job"] for row in store.rows(_RUNAWAY, {"cluster": cluster})]
     yield from judge_agents(beats, ages, silences, now)
     yield from site_certificates.agents(ending)
+    yield from _runaway(runaway)
     try:
         known = site_names.gpu_nodes(run)
     except errors.SlurmUnavailable:
         return  # said already, by the finding slurmctld
     yield from site_names.judge(config, known, beats)
+
+
+def _runaway(jobs: list[str]) -> Iterator[doctor.DoctorFinding]:
+    if jobs:
+        why = "slurmdbd never heard their end; figures count each to its time limit and OverTimeLimit, and no further"
+        found = f"{len(jobs)} run in accounting beyond their limit, and no agent names them: {_some(jobs)}"
+        fix = "sacctmgr show runawayjobs: it lists those that slurmctld does not know, and offers to end them"
+        yield doctor.warn("runaway_jobs", found, why=why, fix=fix)
 
 
 def _url(config: settings.Settings) -> str:

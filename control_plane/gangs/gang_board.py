@@ -105,7 +105,14 @@ def ranks_now(store: db_store.Store, gang: BoardGang) -> list[rank_rows.RankNow]
     """The gang's ranks at the last heartbeats of its own nodes."""
     beats = store.heartbeats(job_id=gang.job_id, with_ranks=True, cluster=gang.cluster)
     ages_s = store.heartbeat_ages_s(cluster=gang.cluster) if beats else {}
-    return [r for r in rank_rows.of_heartbeats(beats, ages_s, gang.job_id) if may_speak(gang, r.node)]
+    silences_s = store.silences_s(cluster=gang.cluster) if beats else {}
+    silent = {b.node for b in beats if silences_s.get(b.node, 0.0) > vocabulary.MISSED_BEATS * b.beat_s}
+    rows = rank_rows.of_heartbeats(beats, ages_s, gang.job_id)
+    return [
+        dataclasses.replace(r, silent=True) if r.node in silent else r
+        for r in rows
+        if may_speak(gang, r.node)
+    ]
 
 
 def ranks(
@@ -133,7 +140,7 @@ def findings(
     return _head(gang, now) | {
         "world_size": max((r.world_size for r in rows if r.world_size), default=None),
         "findings": sorted(found, key=lambda f: f["at"])[-MAX_FINDINGS:],
-        "silent_nodes": sorted(gang.nodes - {r.node for r in rows}),
+        "silent_nodes": [] if gang.is_over else sorted(gang.nodes - {r.node for r in rows if not r.silent}),
     }
 
 

@@ -42,6 +42,8 @@ class RankNow:
     """It has not got on for longer than its own history allows."""
     beat_age_s: float = 0.0
     """Age of the heartbeat: every other age is as of then."""
+    silent: bool = False
+    """Its node's agent is silent: the row is of the past."""
     window: slow.PaceWindow | None = None
 
     @property

@@ -19,8 +19,6 @@ from probing_cluster.slurm_plugins.acts import node_events
 
 LOOK_BACK = timedelta(hours=24)
 """What happened longer ago, and no longer stands, is told to nobody."""
-BRINGS_BACK = frozenset({"requeue", "restart"})
-"""Decisions about a job that ran, or after its end."""
 _FAULTY_FOR = timedelta(days=7)
 """A drain that was not carried out is reported for so long, if the fault stays."""
 _JUST_OVER = timedelta(hours=1)
@@ -84,7 +82,9 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
     }
     gangs = store.gang_verdicts(since=now - timedelta(days=30), open_since=now - _JUST_OVER, cluster=cluster)
     hung = store.attempts_of(sorted({(g.cluster, g.job_id, g.submit_at) for g in gangs}))
-    moved = sorted({d.job_id for d in recent.values() if d.action in BRINGS_BACK and d.job_id is not None})
+    moved = sorted(
+        {d.job_id for d in recent.values() if d.action in view.BRINGS_BACK and d.job_id is not None}
+    )
     by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]
     beats = store.heartbeats(sorted(d.node for d in by_slurm), cluster=service.cluster) if by_slurm else []
     return NoticePicture(

@@ -155,11 +155,15 @@ def _kept_out(service: context.Context, reason: str) -> str:
         named = set(hostlist.expand(found["nodes"])) if found["nodes"] else None
     except errors.MalformedInput:  # squeue may cut a long list
         return ""
-    drains = [
-        d
+    # A node that was drained again before its first drain was lifted has two.
+    drains = {
+        d.node: d
         for d in service.store.drains(open_only=True, cluster=service.cluster)
         if named is None or d.node in named
+    }
+    words = [
+        f"{d.node} is drained by us ({sanitize.clean(d.reason, 120)})"
+        for d in list(drains.values())[:_MOST_NODES]
     ]
-    words = [f"{d.node} is drained by us ({sanitize.clean(d.reason, 120)})" for d in drains[:_MOST_NODES]]
     more = len(drains) - _MOST_NODES
     return "".join(f"; {text}" for text in words) + (f"; and {more} more nodes" if more > 0 else "")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import records, settings, vocabulary
+from probing_cluster.core import clock, records, settings, vocabulary
 
 _BEATS_MISSED = 3
 _LEAST_BEAT_AGE_S = 30.0
@@ -37,9 +37,9 @@ def why_not(event: records.HealthEvent, fleet_view: view.View, policy: settings.
         return "the agent no longer sees it"
     if _lived_with(event, fault, fleet_view):
         return "the node was put back although it stands"
-    return (
-        "" if has_stood(beat, event.kind, fault, policy) else f"it has not stood for {policy.hold_s:g} s yet"
-    )
+    if has_stood(beat, event.kind, event.code, fault, policy):
+        return ""
+    return f"it has not stood for {policy.hold_s:g} s yet"
 
 
 def is_current(beat: records.AgentHeartbeat, silent_s: float | None) -> bool:
@@ -61,17 +61,33 @@ def fault_of(beat: records.AgentHeartbeat, event: records.HealthEvent) -> Mappin
     return None
 
 
+def is_held(kind: str, code: str | None, policy: settings.PolicySettings) -> bool:
+    """Whether a fault often ends by itself and so must stand before it acts; a check is held as what it looks at is."""
+    behind = vocabulary.KIND_OF_CHECK.get(code or "", kind) if kind == "check" else kind
+    return behind in policy.hold_kinds
+
+
 def has_stood(
-    beat: records.AgentHeartbeat, kind: str, fault: Mapping[str, Any], policy: settings.PolicySettings
+    beat: records.AgentHeartbeat,
+    kind: str,
+    code: str | None,
+    fault: Mapping[str, Any],
+    policy: settings.PolicySettings,
 ) -> bool:
     """Whether a fault that may end by itself has stood for long enough, by the node's own clock.
 
     What the kernel said once stands since it was last said: a link that flaps has not been down since the first flap.
+    A check looks again at the next sweep only: until then its word is as old as the sweep, however new the heartbeat.
     """
-    if kind not in policy.hold_kinds:
+    if not is_held(kind, code, policy):
         return True
-    since = fault.get("confirmed_at") if fault.get("latched") else fault.get("since")
-    return since is not None and (beat.at - datetime.fromisoformat(since)).total_seconds() >= policy.hold_s
+    confirmed = fault.get("confirmed_at")
+    since = confirmed if fault.get("latched") else fault.get("since")
+    until = confirmed if kind == "check" else clock.iso_z(beat.at)
+    if since is None or until is None:
+        return False
+    lasted = datetime.fromisoformat(until) - datetime.fromisoformat(since)
+    return lasted.total_seconds() >= policy.hold_s
 
 
 def high_faults(
@@ -82,7 +98,7 @@ def high_faults(
         name: fault
         for name, fault in beat.faults.items()
         if fault.get("severity") == records.Severity.HIGH.value
-        and has_stood(beat, name.partition(":")[0], fault, policy)
+        and has_stood(beat, name.partition(":")[0], fault.get("code"), fault, policy)
     }
 
 

@@ -93,7 +93,7 @@ def decide(
             return "skipped", why, live, ()
         if node is None or node.states & vocabulary.DRAINED_STATES:
             continue
-        denied = ledger.refuses(name)
+        denied = ledger.refuses(name, leaves_service=False)
         if denied:
             return "denied", denied, live, ()
         ledger.take(name)

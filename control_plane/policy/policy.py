@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from probing_cluster.control_plane.policy import budget, confirm, shared_part, victims, view
+from probing_cluster.control_plane.policy import budget, confirm, restart, shared_part, victims, view
 from probing_cluster.core import records, sanitize, settings, vocabulary
 
 _REASON_CHARS = 160
@@ -48,13 +48,14 @@ class Decision:
 def decide(fleet_view: view.View, policy: settings.PolicySettings) -> tuple[Decision, ...]:
     """What to do now, drains before their requeues, gravest and oldest fault first."""
     ledger = budget.Ledger(fleet_view, policy)
+    suspicions = shared_part.Suspicions(fleet_view, policy)
     acting = [e for e in fleet_view.events if not confirm.why_not(e, fleet_view, policy)]
     made: list[Decision] = []
     for node, events in _by_node(acting):
-        made += _about(node, events, fleet_view, policy, ledger)
+        made += _about(node, events, fleet_view, policy, ledger, suspicions)
     # A node about to be drained takes no job anyway.
     leaving = {d.node for d in made if d.action == "drain" and not d.held}
-    made += [d for d in _refusals(fleet_view, policy, ledger) if d.node not in leaving]
+    made += [d for d in _refusals(fleet_view, policy, ledger, suspicions) if d.node not in leaving]
     made += _adoptions(fleet_view)
     return tuple(_once(made, fleet_view))
 
@@ -93,13 +94,16 @@ def _about(
     fleet_view: view.View,
     policy: settings.PolicySettings,
     ledger: budget.Ledger,
+    suspicions: shared_part.Suspicions,
 ) -> Iterator[Decision]:
+    own, not_own = suspicions.own(name, events)
+    shown = own or events
     base = Decision(
         node=name,
         action="drain",
-        reason=reason_for(events),
-        severity=events[0].severity,
-        event_ids=tuple(e.event_id for e in events),
+        reason=reason_for(shown),
+        severity=shown[0].severity,
+        event_ids=tuple(e.event_id for e in shown),
     )
     node = fleet_view.nodes.get(name)
     if node is None:
@@ -107,9 +111,9 @@ def _about(
         return
     if "UNKNOWN" in node.states and node.states <= _NOT_REGISTERED:
         return  # slurmctld has just begun, and has not heard of the node yet: the next pass knows more
-    spared = [shared_part.why_spared(e, fleet_view) for e in events]
-    if all(spared) and not node.ours:
-        yield left_undone(base, "skipped", spared[0])
+    if not own:
+        if not node.ours:
+            yield left_undone(base, "skipped", not_own)
         return
     if name in fleet_view.under_test:
         yield left_undone(base, "skipped", view.UNDER_TEST)
@@ -125,11 +129,15 @@ def _about(
         ledger.take(name)
         yield base
     if policy.requeue:
-        yield from _requeues(base, [e for e in events if e.severity is records.Severity.HIGH], fleet_view)
+        high = [e for e in own if e.severity is records.Severity.HIGH]
+        yield from _requeues(base, high, fleet_view, policy)
 
 
 def _requeues(
-    base: Decision, events: Sequence[records.HealthEvent], fleet_view: view.View
+    base: Decision,
+    events: Sequence[records.HealthEvent],
+    fleet_view: view.View,
+    policy: settings.PolicySettings,
 ) -> Iterator[Decision]:
     for job in fleet_view.jobs:
         if base.node not in job.nodes:
@@ -140,13 +148,23 @@ def _requeues(
             base, action="requeue", job=job, event_ids=tuple(e.event_id for e in guilty or events)
         )
         if guilty:
-            yield dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
+            made = dataclasses.replace(found, reason=reason_for(guilty), events=tuple(guilty))
+            spent = restart.spent(_times_requeued(job.job_id, fleet_view, policy), policy)
+            yield left_undone(made, "denied", spent) if spent else made
         elif events:
             yield left_undone(found, "skipped", next(iter(spared.values())) or "")
 
 
+def _times_requeued(job_id: int, fleet_view: view.View, policy: settings.PolicySettings) -> int:
+    since = fleet_view.now - timedelta(seconds=policy.restart_window_s)
+    return sum(d.at > since for d in fleet_view.brought_back.get(job_id, ()))
+
+
 def _refusals(
-    fleet_view: view.View, policy: settings.PolicySettings, ledger: budget.Ledger
+    fleet_view: view.View,
+    policy: settings.PolicySettings,
+    ledger: budget.Ledger,
+    suspicions: shared_part.Suspicions,
 ) -> Iterator[Decision]:
     """Permission for the Prolog to refuse jobs: for hard faults confirmed now on nodes still in service."""
     if policy.observe_only:
@@ -157,7 +175,11 @@ def _refusals(
             if confirm.is_current(beat, fleet_view.silent_s.get(name))
             else {}
         )
-        faults = {k: f for k, f in faults.items() if not confirm.is_accepted(name, f, fleet_view)}
+        faults = {
+            k: f
+            for k, f in faults.items()
+            if not confirm.is_accepted(name, f, fleet_view) and not suspicions.of_fault(name, k, f)
+        }
         node = fleet_view.nodes.get(name)
         if (
             not faults
@@ -167,8 +189,6 @@ def _refusals(
             or node.ours
             or _still_permitted(name, fleet_view, policy)
         ):
-            continue
-        if name in fleet_view.shared_nodes and all(map(shared_part.is_of, faults, faults.values())):
             continue
         ids = tuple(uuid.UUID(f["event_id"]) for f in faults.values() if f.get("event_id"))
         if _overruled(name, ids, fleet_view):

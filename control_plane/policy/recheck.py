@@ -34,11 +34,15 @@ def look_again(
     person: str,
     *,
     cluster: str,
+    relearn: bool = False,
     wait_s: float = WAIT_S,
     sleep: Callable[[float], None] = time.sleep,
     now_s: Callable[[], float] = time.monotonic,
 ) -> dict[str, str]:
-    """Has every node's agent forget what is repaired and look again; by node why it is not well, empty where it is."""
+    """Has every node's agent forget what is repaired and look again; by node why it is not well, empty where it is.
+
+    With `relearn` the agents also accept the parts and mounts that are there now as all that should be there.
+    """
     ages = store.heartbeat_ages_s(cluster=cluster)
     beats = {b.node: b for b in store.heartbeats(nodes, cluster=cluster)}
     answers: dict[str, str] = {}
@@ -50,7 +54,8 @@ def look_again(
         else:
             reporting.append(node)
     subjects = [store_actions.RequestSubject(node, cluster=cluster) for node in reporting]
-    requests = store.request_all(subjects, "recheck", wait_s, {"clear": True, "by": person})
+    detail = {"clear": True, "by": person} | ({"relearn": True} if relearn else {})
+    requests = store.request_all(subjects, "recheck", wait_s, detail)
     rechecks: dict[uuid.UUID, str] = dict(zip(requests, reporting, strict=True))
     until_s = now_s() + wait_s
     while rechecks:
@@ -83,7 +88,9 @@ def still_failing(node: str, faults: Mapping[str, Any]) -> str:
         f"; and {len(grave) - len(shown)} more (probing-ctl nodes {node})" if len(grave) > len(shown) else ""
     )
     steps = dict.fromkeys(next_step(node, fault.best, faults[fault.best]) for fault in shown)
-    return f"still failing: {words}{more}; do: {' '.join(steps)} Then `probing-ctl set-healthy {node}` again"
+    meant = any(faults[fault.best].get("code") == "missing" for fault in grave)
+    accept = "; with --relearn if what is gone is not to come back" if meant else ""
+    return f"still failing: {words}{more}; do: {' '.join(steps)} Then `probing-ctl set-healthy {node}` again{accept}"
 
 
 def _message(fault: Mapping[str, Any]) -> str:

@@ -253,7 +253,7 @@ def _left_out(
             f"it needs {needed} nodes, and partition {live.partition} has {len(others)} without {name}{apart}"
         )
         return (), "skipped", f"{short}; {name} is not drained"
-    denied = ledger.refuses(name)
+    denied = ledger.refuses(name, leaves_service=False)
     if denied:
         return (), "denied", denied
     ledger.take(name)

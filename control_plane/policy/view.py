@@ -14,6 +14,8 @@ from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import node_events
 
+BRINGS_BACK = frozenset({"requeue", "restart"})
+"""Decisions about a job that ran, or after its end."""
 UNDER_TEST = "it is being tested (probing-ctl repair show)"
 """Why a drain was left undone: the node is in a reservation of ours."""
 DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
@@ -225,6 +227,15 @@ class View:
         found: dict[str, list[records.Drain]] = defaultdict(list)
         for drain in self.drains:
             found[drain.node].append(drain)
+        return found
+
+    @functools.cached_property
+    def brought_back(self) -> Mapping[int, Sequence[records.Drain]]:
+        """By job the requeues and restarts of it that were done."""
+        found: dict[int, list[records.Drain]] = defaultdict(list)
+        for drain in self.drains:
+            if drain.action in BRINGS_BACK and drain.state == "done" and drain.job_id is not None:
+                found[drain.job_id].append(drain)
         return found
 
     def drains_of(self, node: str) -> Sequence[records.Drain]:

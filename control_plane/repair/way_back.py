@@ -70,7 +70,7 @@ def not_ours(node: view.Node | None) -> str:
     if "DOWN" in node.states and node_events.is_a_persons(node.reason):
         return f"another set it DOWN ({node.reason}): ask them; {lifted} brings it back"
     if is_back_from_boot(node):
-        return f"Slurm holds it DOWN since it booted unasked: see why it did; {lifted} returns it untested"
+        return f"Slurm holds it DOWN since it booted unasked: {unasked_boot.way_out(node.name)}"
     if node.states & {"DOWN", "NOT_RESPONDING"}:
         return f"Slurm has it {node.gone}: {node_events.back_from_down(node.name)}"
     return f"Slurm shows it {'+'.join(sorted(node.states))}" if node.gone else ""

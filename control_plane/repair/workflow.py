@@ -242,11 +242,11 @@ class Pass:
         return steps.named(incident.cause, steps.load(self.context.config.repair)).steps
 
     def idle_references(self, incident: records.RepairIncident) -> tuple[str, ...]:
-        """Idle nodes, well by their agents, of the node's partition and within the budget."""
+        """Idle nodes, well by their agents, of the node's partition; as many as may be references at one time."""
         here = self.nodes.get(incident.node)
         if here is None:
             return ()
-        ledger = budget.Ledger(self.fleet_view, self.context.config.policy)
+        ledger = budget.Ledger.of_references(self.fleet_view, self.context.config.policy)
         chosen: list[str] = []
         for name, node in sorted(self.nodes.items()):
             if len(chosen) == self.context.config.diagnostics.references:
@@ -256,7 +256,7 @@ class Pass:
                 usable
                 and name not in self.fleet_view.under_test
                 and set(node.partitions) & set(here.partitions)
-                and not ledger.refuses(name)
+                and not ledger.refuses(name, leaves_service=False)
             ):
                 ledger.take(name)
                 chosen.append(name)

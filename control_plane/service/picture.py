@@ -15,10 +15,8 @@ from probing_cluster.core import errors, records, settings
 
 REFUSED = "prolog_refused"
 """The code of the event by which an agent says that it refused a job."""
-_SURE = 1e-3
-"""A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = overdue.LONGEST
-"""How far back our own decisions are looked at, beyond the budget's window; drains that stand are, however old."""
+"""How far back our own decisions are looked at, if the windows of the budgets are shorter; drains that stand are, however old."""
 _RETRY_AFTER = timedelta(minutes=1)
 """While an outage lasts, Slurm is asked about the faults of that time as often as this."""
 _OPEN = frozenset({view.DECIDED_ANEW, victims.GPUS_UNKNOWN})
@@ -42,11 +40,10 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     refusals = tuple(e for e in check_events if e.code == REFUSED and e.source == "agent")
     if not everywhere and not events and not refusals:
         return view.View(now=now)
-    window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
+    windows_s = max(policy.budget_window_s, policy.restart_window_s)
+    window = now - max(_MEMORY, timedelta(seconds=windows_s))
     clocks = node_clocks.read(store, cluster)
     beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=cluster)
-    open_drains = store.drains(open_only=True, cluster=cluster)
-    drains = {d.drain_id: d for d in (*open_drains, *store.drains(since=window, cluster=cluster))}
     return view.View(
         now=now,
         outage_s=outage_s,
@@ -54,9 +51,16 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         refusals=refusals,
         heartbeats={b.node: clocks.heartbeat(b) for b in beats if b.cluster == cluster},
         silent_s=store.heartbeat_ages_s(cluster=cluster),
-        drains=tuple(drains.values()),
+        drains=_drains(service, window),
         under_test=store.nodes_under_test(cluster),
     )
+
+
+def _drains(service: context.Context, since: datetime) -> tuple[records.Drain, ...]:
+    """Our decisions since then, and every drain that stands."""
+    store, cluster = service.store, service.cluster
+    found = (*store.drains(open_only=True, cluster=cluster), *store.drains(since=since, cluster=cluster))
+    return tuple({d.drain_id: d for d in found}.values())
 
 
 def _outage_s(service: context.Context, now: datetime) -> float:
@@ -156,7 +160,7 @@ def of_budget(service: context.Context, nodes: Mapping[str, view.Node]) -> view.
         now=now,
         nodes=nodes,
         heartbeats={b.node: b for b in store.heartbeats(cluster=service.cluster)},
-        drains=tuple(store.drains(since=since, cluster=service.cluster)),
+        drains=_drains(service, since),
         under_test=store.nodes_under_test(service.cluster),
     )
     shared, members = _shared_place(found, service)
@@ -176,10 +180,7 @@ def _shared_place(
         return None, frozenset()
     cluster = service.config.cluster.name
     where = layout.Places(service.store.places(cluster)).at(cluster, fleet_view.now)
-    found = scan.shared(failed, where)
-    if found is not None and found.odds > _SURE:
-        found = None
-    return found, frozenset() if found is None else where.members[found.kind, found.name]
+    return shared_part.suspect(failed, where)
 
 
 def with_nodes(fleet_view: view.View, nodes: Mapping[str, view.Node]) -> view.View:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import confirm, restart, restart_acts, restart_loop
+from probing_cluster.control_plane.policy import confirm, restart, restart_acts, restart_loop, view
 from probing_cluster.core import records, vocabulary
 
 LOOK_BACK = timedelta(hours=1)
@@ -67,7 +67,7 @@ class RecentDecisions:
     def n_restarts(self, attempt: records.JobAttempt, since: datetime) -> int:
         """How often the run of an attempt was restarted since then."""
         return sum(
-            r.action in {"restart", "requeue"}
+            r.action in view.BRINGS_BACK
             and r.state == "done"
             and r.at > since
             and (

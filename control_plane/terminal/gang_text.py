@@ -39,7 +39,9 @@ def ranks(document: Mapping[str, Any], *, width: int = 80, everyone: bool = Fals
     else:
         lines += [_pace(rows), ""]
         lines += _each(rows) if everyone else _alike(rows)
-    return "\n".join(_fit(line, width) for line in (*lines, *_silent(document))) + "\n"
+    past = {r.node: r.beat_age_s for r in rows if r.silent}
+    nothing = {**document, "silent_nodes": [n for n in document["silent_nodes"] if n not in past]}
+    return "\n".join(_fit(line, width) for line in (*lines, *_past(past), *_silent(nothing))) + "\n"
 
 
 def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
@@ -82,6 +84,17 @@ def _silent(document: Mapping[str, Any]) -> list[str]:
     # Of an ended job no node has anything to report.
     nodes = [] if document["ended"] else document["silent_nodes"]
     return ["", f"nothing about this job came from {hostlist.compress(nodes)}"] if nodes else []
+
+
+def _past(ages_s: Mapping[str, float]) -> list[str]:
+    """Of which nodes the rows are old, by the last one heard."""
+    if not ages_s:
+        return []
+    nodes = hostlist.compress(list(ages_s))
+    return [
+        "",
+        f"{nodes} silent for {phrase.span(min(ages_s.values()))}: the ranks there are shown as they were",
+    ]
 
 
 def _findings(findings: Sequence[Mapping[str, Any]], width: int) -> list[str]:
@@ -154,7 +167,7 @@ def _kind(row: rank_rows.RankNow) -> tuple[Any, ...]:
     trouble = 0 if not row.alive else 1 if row.stalled or row.state in {"T", "t", "D", "Z"} else 2
     # Of a gang that gets on, each rank is somewhere else at each moment: that says nothing, unless it stays there.
     inside = row.inside if row.stalled or (row.inside_s or 0.0) >= WAITS_S else ""
-    return (trouble, row.phase, row.stalled, row.state if trouble < 2 else "", inside)
+    return (trouble, row.silent, row.phase, row.stalled, row.state if trouble < 2 else "", inside)
 
 
 def _phase(row: rank_rows.RankNow) -> str:

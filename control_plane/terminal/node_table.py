@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.repair import way_back
 from probing_cluster.control_plane.terminal import table
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import fault_names
@@ -120,6 +121,8 @@ def _why_gone(node: view.Node, gone: str, faults: Sequence[fault_names.NamedFaul
     """Why a node that is out without being drained is not drained; empty where neither Slurm nor its agent says a word."""
     if not node.reason and not any(fault.severity != "info" for fault in faults):
         return ""
+    if way_back.is_back_from_boot(node):
+        return f"no: {way_back.not_ours(node)}"
     then = "; drained once that is over, if the fault stands" if faults and node.in_maintenance else ""
     return f"no: {gone}, {_not_by_us(node)}{then}"
 

@@ -21,19 +21,33 @@ class PolicySettings:
         default=15.0,
     )
     hold_kinds: tuple[str, ...] = doc(
-        "kinds of fault that often end by themselves: links retrain, file servers fail over",
+        "kinds of fault that often end by themselves, and their checks: links retrain, file servers fail over",
         default=vocabulary.PASSING_KINDS,
     )
     budget_nodes: int = doc("most nodes drained per window, whole cluster", default=5)
     budget_frac: float = doc("most of the cluster's nodes drained per window, 0..1", default=0.05)
     budget_partition_frac: float = doc("most of one partition's nodes drained per window, 0..1", default=0.25)
     budget_window_s: float = doc("length of the budget window, seconds", default=3600.0)
+    standing_frac: float = doc(
+        "most of the cluster's nodes out of service by drains of ours at one time, however old, 0..1",
+        default=0.1,
+    )
+    standing_partition_frac: float = doc(
+        "most of one partition's nodes out of service by drains of ours at one time, 0..1", default=0.5
+    )
+    common_frac: float = doc(
+        "a fault that more than this share of the nodes in service (and more than three) show at once drains none of them; 1 = no such rule, 0..1",
+        default=0.05,
+    )
     requeue: bool = doc("requeue the jobs of a node drained for a high-severity fault", default=True)
     restart_ended: bool = doc(
         "requeue a job that ended by itself because of hardware or its node, away from that node",
         default=True,
     )
-    restarts_per_run: int = doc("most times one run is restarted within `restart_window_s`", default=3)
+    restarts_per_run: int = doc(
+        "most times one run is requeued within `restart_window_s`: after its end, for a hang, or off a node we drain",
+        default=3,
+    )
     restart_window_s: float = doc("length of that window, seconds", default=86400.0)
     on_hang: str = doc(
         "tell or requeue: what is done with a job whose ranks hang and whose culprit is named; "

@@ -149,7 +149,10 @@ class SlurmSettings:
         "Unix socket of the helper that may drain, resume and requeue; empty = this process may itself",
         default="",
     )
-    history_days: float = doc("how far back the first accounting poll looks, days", default=7.0)
+    history_days: float = doc(
+        "how far back the first poll of accounting, the hourly one of the whole history and changed run accounts look, days; after an outage polls go on from the last one, however long ago",
+        default=7.0,
+    )
     user: str = doc("SlurmUser: besides root the only one who may hand over mail (MailProg)", default="slurm")
 
 

@@ -62,7 +62,7 @@ class AgentSettings:
     )
     expect_gpus: int = doc("GPUs this node must have; 0 = the most ever seen", default=0)
     expect_mounts: tuple[str, ...] = doc(
-        "mount points that must be there; empty = the network mounts and those of /etc/fstab seen when healthy",
+        "mount points that must be there; empty = those of fstab, mount units and BeeGFS's list seen when healthy",
         default=(),
     )
     expect_services: tuple[str, ...] = doc(

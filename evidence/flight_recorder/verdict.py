@@ -217,24 +217,56 @@ def _timed_out(gang: gang_dumps.GangDumps, entry: Entry) -> bool:
 
 
 def _inside(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
-    """All ranks entered and none came out: the network, or a group that waits for another. Names the earliest collective."""
+    """All ranks entered and none came out: the network, or the ranks of one group that the others wait for.
+
+    Names the earliest collective to which every member came: one that lacks a member only waits for a place further on.
+    """
     stuck = [e for r in gang.dumps for e in gang.outstanding(r) if not e.is_p2p and not _timed_out(gang, e)]
-    stuck = stuck or [e for r in gang.dumps for e in gang.outstanding(r) if e.is_p2p]
+    whole = [e for e in stuck if _is_whole(gang, e)]
+    stuck = whole or stuck or [e for r in gang.dumps for e in gang.outstanding(r) if e.is_p2p]
     if not stuck:
         return None
     first = min(stuck, key=lambda e: (e.created_ns or 1 << 62, e.group, e.seq))
     waiting = tuple(sorted(r for r in gang.dumps if gang.outstanding(r)))
+    inner = _waited_for(gang, whole)
+    ranks = gang_dumps.present(gang, first.group) if whole else []
+    entered = "Every rank that left a dump"
+    if whole and len(ranks) < len(gang.dumps):
+        entered = f"Every rank of the group ({', '.join(map(str, ranks[:16]))}{', …' if ranks[16:] else ''})"
+    rest = ", and the others wait for them" if inner else ""
     return FlightVerdict(
         kind="all_inside",
-        ranks=(),
+        ranks=inner,
         domains=(HARDWARE, SOFTWARE),
         group=first.group,
         seq=first.seq,
         op=first.op,
         timeout_ms=first.timeout_ms,
-        waiting=waiting,
-        meaning=f"Every rank that left a dump entered {first.op} number {first.seq} of group {first.group} and none came out: look at the network between them.",
+        waiting=tuple(r for r in waiting if r not in inner),
+        meaning=f"{entered} entered {first.op} number {first.seq} of group {first.group} and none came out{rest}: look at the network between them.",
     )
+
+
+def _is_whole(gang: gang_dumps.GangDumps, entry: Entry) -> bool:
+    """Whether every member of the group that left a dump came to this collective."""
+    here = gang_dumps.present(gang, entry.group) if entry.group in gang.members else []
+    return bool(here) and all(gang_dumps.came(gang, r, entry.group) >= entry.seq for r in here)
+
+
+def _waited_for(gang: gang_dumps.GangDumps, whole: Iterable[Entry]) -> tuple[int, ...]:
+    """The ranks inside the only group that is complete in a collective, where every other rank waits in one that lacks some of them."""
+    groups = {e.group for e in whole}
+    if len(groups) != 1:
+        return ()
+    inner = gang_dumps.present(gang, *groups)
+    others = [r for r in gang.dumps if r not in inner]
+    for rank in others:
+        place = gang_dumps.place_of(gang, rank)
+        if place is None or not any(
+            r in gang.members[place[0]] and 0 <= gang_dumps.came(gang, r, place[0]) < place[1] for r in inner
+        ):
+            return ()
+    return tuple(inner) if others else ()
 
 
 def _unposted(gang: gang_dumps.GangDumps) -> FlightVerdict | None:

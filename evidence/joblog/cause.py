@@ -27,7 +27,7 @@ from probing_cluster.evidence.joblog import (
     units,
 )
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.last_errors import lasting, sentences, unnamed, work_over
+from probing_cluster.evidence.joblog.last_errors import cutoff, lasting, sentences, unnamed, work_over
 from probing_cluster.evidence.joblog.messages import licences
 from probing_cluster.evidence.joblog.messages.communication import unreached
 from probing_cluster.evidence.joblog.messages.devices import gpu_hardware
@@ -102,7 +102,7 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
-        finding = unnamed.marked(unreached.named(licences.named(gpu_hardware.named(finding))))
+        finding = unnamed.marked(cutoff.named(unreached.named(licences.named(gpu_hardware.named(finding)))))
         finding = late_reports.confirmed(teardown.after_work(finding, self.recent), self.candidate)
         if progress.announces_recovery(finding.message) and progress.can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})

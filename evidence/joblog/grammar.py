@@ -151,6 +151,10 @@ class JoblogContext:
     """Rank of that line."""
     caret_line: int = 0
     """Line of the caret below the source; what was thrown is below it. 0 until it came."""
+    signalled: JobFinding | None = None
+    """The signal that AMReX named last and that others send; the file of its stack shows that it was the end."""
+    unread: Record | None = None
+    """The line in which an aligner passed over a file that it could not open."""
     failed_line: int = 0
     """Line at which a workflow engine reported a failed step; the reason follows. 0 if none is expected."""
 

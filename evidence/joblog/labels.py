@@ -177,6 +177,12 @@ _PREFIXES = (
         ),
     ),
     _Prefix(
+        "Livy's and Spark's launchers, of a child's output",
+        re.compile(
+            r"INFO (?:[\w.$]{1,80}\.)?(?:LineBufferedStream|launcher\.app\.[\w.-]{1,80}): (?:std(?:out|err): )?"
+        ),
+    ),
+    _Prefix(
         "clock, logger and level",
         re.compile(r"\d\d:\d\d:\d\d:(?:\w{1,20}:){1,5}(?:ERROR|FATAL|CRITICAL):(?=\S)"),
     ),

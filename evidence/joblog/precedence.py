@@ -120,8 +120,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.detail.get("modules") and (own or new.role is LineRole.REMOTE):
         # The script went on without the module, and the program failed by an error of its own or lost a peer.
         return True
-    bare = best.message == best.detail.get("exception") and 0 < behind <= _REASON_LINES
-    if root and bare and new.message.startswith(f"{best.message}: "):
+    bare = best.message == best.detail.get("exception") and 0 < behind <= _WRAPPED_LINES
+    if bare and new.message.startswith(f"{best.message}: "):
         # Ranks write into each other: the name stands alone, and again with its message.
         return True
     own_words = not new.detail.get("handled") and new.message != best.message

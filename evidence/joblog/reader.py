@@ -58,7 +58,7 @@ class JobLogReader:
         self._step_output = step_output.StepOutput()
         self._lsf, self._site = step_output.LsfSummary(), step_output.SiteSummary()
         self._heredoc, self._pages = shown_text.HereDocument(), shown_text.Pages()
-        self._copied = shown_text.Copied()
+        self._copied, self._glued = shown_text.Copied(), unfold.GluedRanks()
         self._builds, self._older = step_output.BuildOutput(), shown_text.OlderLog()
         self._labels = labels.LineLabels()
         self._listing = listings.Listing(self._candidates.recent)
@@ -152,6 +152,7 @@ class JobLogReader:
                 self._tracebacks[rank] = chain.OpenTraceback(record.line, _indent(record.text))
                 self._chain.begin(record, next(iter(reversed(self._candidates.recent)), ""))
                 self._candidates.announced(record.line)
+                self._trailing.traceback_begins(rank)
             return None
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
@@ -232,6 +233,7 @@ class JobLogReader:
             self._candidates.add(reason)
         self._trailing.died(finding)
         ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
+        ended = ended or self._trailing.is_cut_off_before(finding)
         heads = self._context.head_line == finding.line and not self._trailing.line
         if ended or (finding.role in (LineRole.EXIT, LineRole.REMOTE) and not heads):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
@@ -268,8 +270,7 @@ class JobLogReader:
         return (
             line == 1  # shows whether the log was copied from a page
             or (self._cut is not None or bool(self._tracebacks))
-            or self._context.expects(line)
-            or self._step_output.inside(line)
+            or (self._context.expects(line) or self._glued.inside(line) or self._step_output.inside(line))
             or (self._lsf.is_open or self._site.is_open)
             or (self._heredoc.inside(line) or self._older.inside(line) or self._listing.inside(line))
             or self._candidates.in_doubt
@@ -300,7 +301,7 @@ class JobLogReader:
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
         parts = unfold.overwritten(text)
         for part in parts:
-            for piece in unfold.lines(part) if part else ():
+            for piece in self._glued.lines(line, part) if part else ():
                 self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:

@@ -142,6 +142,10 @@ class HereDocument:
 _BOLD = re.compile(r"^\*\*(?=[^\s*])([^*]+)\*\*$")
 
 
+_OF_LABEL = re.compile(r"^\w{0,8}\]: ?(?=[\w.]{1,100}(?:Error|Exception): )")
+"""The end of a rank's label, in which the copied part began."""
+
+
 class Copied:
     """Removes the fence or the quotation marks of a log that was copied from a page or a mail."""
 
@@ -153,7 +157,10 @@ class Copied:
         """The line without them; its first line shows which there are."""
         if line == 1:
             text = text.removeprefix("\ufeff")
+            text = _OF_LABEL.sub("", text)
             self._marked, self._fenced = text.startswith("> "), text.startswith("```")
+            if text.count("`") == 1:  # set as code over several lines
+                text = text.removeprefix("`")
             return "" if self._fenced else text.removeprefix("> ")
         if self._fenced and text.strip() == "```":
             self._fenced, self._closed = False, line

@@ -79,6 +79,7 @@ _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
 _GLUED = re.compile(
     r"(?:(?<=[^\s\"'`(\[{=/:\])>|])|(?<=\.{3} ))(?:forrtl: (?:severe|error) \(\d|Fortran runtime error: |terminate called (?:after throwing|without)|MPICH ERROR \[Rank \d|Abort\(-?\d{1,12}\) on node \d)"
     r"|(?<=\.{3})(?: (?<=\.{3} ))?(?:Segmentation fault|Bus error)(?: \(core dumped\))?\s*$|(?:(?<=[\d%])|(?<=[st]\]))(?:Segmentation fault|Bus error|Aborted|Killed|Illegal instruction|Floating point exception)(?: \(core dumped\))?\s*$"
+    r"|(?:(?<=[\s.,\d]\d)|(?<=[%|\]]))[A-Za-z][\w.+-]{0,60}: \S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh):\d{1,7}: .{0,400}?Assertion `.{1,300}' failed\.?\s*$"
     r"|(?<=\.{3})(?: (?<=\.{3} ))?[A-Za-z][\w+-]{1,40}: (?:fatal )?(?:[Ee]rror|ERROR)(?=: | [A-Za-z])"
     r"|(?:(?<=\.{3})|(?<=[%|])|(?<=[%|.] )|(?<=ing ))Error in [\w.:$`]{1,80}\(.{0,200}\) :\s*$"
 )
@@ -153,6 +154,110 @@ NEW_RECORD = re.compile(
     r"^\s*(?:\[\d{1,9}\] )?(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
 )
 """A line that begins a message of its own."""
+
+
+_HEAD_GLUED = re.compile(r"(?<=[A-Za-z)])Traceback \(most recent call last\)|(?<=last\):)Traceback \(most ")
+_FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
+_NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
+_BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|ModuleNotFound|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
+_BEHIND_CODE = re.compile(
+    rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
+)
+"""A frame, a line of source or its marks, and an exception that another process wrote behind it."""
+_BEFORE_TEXT = re.compile(
+    r"\s{2,}File \"[^\"\n]{1,400}\", line \d{1,7}, in (?=\w{1,80} \S)|\s{4,}\S.{0,400}?[)\]](?=[A-Z][\w']{0,30} \w)"
+)
+"""A frame or a line of source with an exception's text right behind the function's name or a bracket."""
+_ADVICE = re.compile(
+    r"\w{0,80}?(?:(?:CUDA|HIP) kernel errors might|For debugging consider|Compile with|Device-side assertion)"
+)
+_MARKS = re.compile(
+    r"\s{4,}[\^~]{2,200}(?=[^\s^~])|\s{2,}\[Previous line repeated \d{1,6} more times?\](?=\S)"
+)
+_BEHIND_TEXT = re.compile(rf"(?: {{2}}File \"|(?<=[a-z\d)\]'\".])(?:{_BUILT_IN}){{1,8}}(?::? ?$| {{2}})).*")
+"""What another process wrote behind an exception's text: its frame, or its exception's name."""
+_NAMES = re.compile(rf"(?P<name>{_NAME})(?P<more>(?:(?:: ?)*(?P=name))*)(?P<colon>(?:: ?)*)(?P<rest>.*)$")
+_CODE = re.compile(
+    rf" {{2}}|[\^~]{{2}}|{re.escape(grammar.TRACEBACK)}|(?:return|raise|self\.|for|if|with|yield|await|assert|else|try)\b|[\w.]{{1,80}}(?:\(| = )"
+)
+"""How a frame, a line of source or a traceback's head begins."""
+_MIXED_LINES, _TEXT_LINES = 60, 6
+"""The last sign that processes write into each other stands at most so many lines above; the colon of an exception above its text."""
+
+
+class GluedRanks:
+    """Takes apart what processes that end together write into each other: each writes its lines, the name of its exception and the text in parts."""
+
+    def __init__(self) -> None:
+        self._mixed_until = self._traceback_until = 0
+        self._name, self._colon_at = "", 0
+        """The last exception whose text another process cut off, and the line of its colon; 0 before it."""
+        self._read: set[str] = set()
+        """Exceptions that were read with their texts."""
+
+    def inside(self, line: int) -> bool:
+        """Whether `line`, the next one, may hold the text that was cut off."""
+        return line <= self._mixed_until
+
+    def lines(self, line: int, text: str) -> list[str]:
+        """The lines that a line of the log, or a part of it, stands for."""
+        return [part for piece in lines(text) for part in self._parts(line, piece)]
+
+    def _parts(self, line: int, text: str) -> list[str]:
+        if grammar.TRACEBACK in text or text.startswith('  File "'):
+            self._traceback_until = line + _MIXED_LINES
+        head = _HEAD_GLUED.search(text) if grammar.TRACEBACK in text else None
+        if head or ('  File "' in text and _FRAME_GLUED.search(text)):
+            self._mixed_until = line + _MIXED_LINES
+        if line > max(self._traceback_until, self._mixed_until):
+            self._name = ""
+            self._read.clear()
+            return [text]
+        parts = []
+        behind = _BEHIND_CODE.match(text) if text[:2] == "  " else None
+        if behind and not mention.is_quoted(behind["code"]):
+            self._mixed_until = line + _MIXED_LINES
+            parts, text = [behind["code"]], text[behind.end() :]
+        if not self.inside(line):
+            return [text]
+        if (marks := _MARKS.match(text)) or (self._colon_at and (marks := _BEFORE_TEXT.match(text))):
+            parts, text = [*parts, marks[0]], text[marks.end() :]
+        if head := _HEAD_GLUED.search(text):
+            return [*parts, *self._ended(line, text[: head.start()]), text[head.start() :]]
+        return parts + self._ended(line, text)
+
+    def _ended(self, line: int, text: str) -> list[str]:
+        """The parts of a line with which one of the processes ends, perhaps."""
+        if text[:1] == ":" and self._name:
+            self._colon_at, text = line, text.lstrip(": ").removeprefix(self._name).lstrip(": ")
+        found = _NAMES.match(text)
+        if found is None:
+            return self._restored(line, text)
+        name, rest = found["name"], found["rest"]
+        known = found["more"] or name == self._name or re.fullmatch(_BUILT_IN, name)
+        if not found["colon"] and rest and not known and rest[:2] != "  ":
+            return [text]
+        if rest and not _CODE.match(rest):
+            return self._whole(name, rest)
+        code = [f"    {rest.strip()}"] if rest else []
+        if name in self._read:
+            return code
+        self._name, self._colon_at = name, line if found["colon"] else 0
+        return [name, *code]
+
+    def _restored(self, line: int, text: str) -> list[str]:
+        """The exception of which the line is the text, if it can be one."""
+        awaited = self._name and self._colon_at >= line - _TEXT_LINES and text.strip()
+        if not awaited or any(other.match(text) for other in (_CODE, _ADVICE, NEW_RECORD)):
+            return [text]
+        return self._whole(self._name, text.rstrip(": "))
+
+    def _whole(self, name: str, text: str) -> list[str]:
+        """An exception with its text. Where its name stood alone above, that was its traceback's end."""
+        head = [f"{grammar.TRACEBACK}:"] if name == self._name else []
+        self._name = "" if head else self._name
+        self._read.add(name)
+        return [*head, f"{name}: {_BEHIND_TEXT.sub('', text)}"]
 
 
 _MIN_WRAP_CHARS = 60

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probing_cluster.core import records
+from probing_cluster.evidence.kernel import message_start
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
 from probing_cluster.healthchecks.readers import kernel_log, mapped_devices
 
 _PATTERNS = (
     (
         "io",
-        re.compile(r"(?:blk_update_request: )?(?:critical medium|critical target|I/O) error, dev ([\w-]+)"),
+        re.compile(r"(?:critical medium|critical target|I/O) error, dev ([\w-]+)"),
     ),
     ("io", re.compile(r"Buffer I/O error on dev(?:ice)? ([\w-]+)")),
     (
@@ -32,7 +33,7 @@ _PATTERNS = (
 )
 """Linux block layer, nvme driver, ext4 and xfs."""
 
-_NOT_OURS = re.compile(r"(?:loop|ram|sr|fd|zram|nbd|dm-uuid-mpath)\d*")
+_NOT_OURS = re.compile(r"(?:loop|ram|sr|fd|zram|nbd|ublkb|dm-uuid-mpath)\d*")
 
 
 MAX_DISKS, MAX_TIMES = 100, 100
@@ -48,11 +49,16 @@ class Broken:
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """(what, device) of a message about a disk's error; None for any other."""
+    """(what, device) of a message about a disk's error; None for any other.
+
+    The kernel quotes users (mount options, names of files and processes): only its own words where a message begins count.
+    """
     if "error" not in text and "nvme" not in text and "Remounting" not in text and "XFS" not in text:
         return None
+    if message_start.quoting(text) not in (None, "block"):
+        return None
     for what, pattern in _PATTERNS:
-        match = pattern.search(text)
+        match = message_start.match(pattern, text)
         if match is not None and not _NOT_OURS.match(match[1]):
             return what, match[1]
     return None

@@ -18,21 +18,19 @@ class Reading:
 
 
 def read(node: nodeview.NodeView) -> Reading:
-    fstab = parse_fstab(node.text("/etc/fstab") or "") if node.limits["fstab"] else {}
-    return Reading(mounted=tuple(mounts.table(node)), fstab=fstab)
+    fstab = parse_fstab(node.text(mounts.FSTAB) or "") if node.limits["fstab"] else {}
+    named = [entry.partition("=")[0] for entry in node.limits["paths"]]
+    return Reading(mounted=tuple(mounts.table(node, named)), fstab=fstab)
 
 
 def parse_fstab(text: str) -> dict[str, str]:
-    """Path to type of what fstab mounts at boot: neither swap, nor noauto, nor on demand, nor nofail."""
-    wanted: dict[str, str] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 4 or fields[0].startswith("#") or not fields[1].startswith("/"):
-            continue
-        options = fields[3].split(",")
-        if fields[2] != "swap" and not {"noauto", "nofail", "x-systemd.automount", "bind"} & set(options):
-            wanted[fields[1].rstrip("/") or "/"] = fields[2]
-    return wanted
+    """Path to type of what fstab mounts at boot: neither noauto, nor on demand, nor nofail, nor for users to mount."""
+    unwanted = {"noauto", "nofail", "x-systemd.automount", "bind"}
+    return {
+        row.path: row.type
+        for row in mounts.fstab_rows(text)
+        if not row.for_users and unwanted.isdisjoint(row.options)
+    }
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:

@@ -21,6 +21,8 @@ def judge(usages: list[mounts.Usage], limits: registry.Limits) -> findings.Findi
             )
         if usage.error in DEAD:
             return findings.fail(f"{what} answers {usage.error}", device=path)
+        if usage.error in mounts.REFUSALS:
+            return findings.ok(path, device=path)
         if usage.error is not None:
             return findings.unseen(f"{what} cannot be asked: {usage.error}", device=path)
         slow = limits["slow_s"]
@@ -42,7 +44,7 @@ CHECK = registry.Check(
     lane="mounts",
     fails="a mount answers ESTALE, ENOTCONN or EIO (high), or not within its deadline (low)",
     warns="an answer took longer than slow_s",
-    needs="a mounted filesystem with files",
+    needs="a mounted filesystem with files; users' own mounts are not asked",
     next_step="Ask the file server; if it is well, unmount lazily and mount again, or reboot. "
     "Processes in D state on it cannot be killed.",
     read=mounts.usages,

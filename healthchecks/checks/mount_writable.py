@@ -29,11 +29,13 @@ class Reading:
 
 def read(node: nodeview.NodeView) -> Reading:
     mounted = [
-        m for m in mounts.worth_asking(mounts.table(node)) if not m.network or m.path in node.limits["paths"]
+        m
+        for m in mounts.worth_asking(mounts.table(node, node.limits["paths"]))
+        if not m.network or m.path in node.limits["paths"]
     ]
     writable = set(node.memory.get("seen_writable", [])) | {m.path for m in mounted if not m.read_only}
     node.memory["seen_writable"] = sorted(writable)[: mounts.MAX_MOUNTS]
-    meant = (writable | parse_fstab_rw(node.text("/etc/fstab") or "") | set(node.limits["paths"])) - set(
+    meant = (writable | parse_fstab_rw(node.text(mounts.FSTAB) or "") | set(node.limits["paths"])) - set(
         node.limits["read_only"]
     )
     tried = {p: _try(node, p) for p in node.limits["probe"]}
@@ -49,8 +51,7 @@ def _try(node: nodeview.NodeView, path: str) -> str:
 
 def parse_fstab_rw(text: str) -> set[str]:
     """Paths that fstab mounts read-write."""
-    rows = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
-    return {row[1] for row in rows if len(row) >= 4 and "ro" not in row[3].split(",")}
+    return {row.path for row in mounts.fstab_rows(text) if "ro" not in row.options}
 
 
 def attempt(directory: str) -> str:

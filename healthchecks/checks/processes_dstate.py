@@ -19,6 +19,10 @@ _OF_ANOTHER = re.compile(
 """Kernel functions in which a process reads another one's /proc: `ps` hangs there beside a user's process inside an exec."""
 
 
+_FUSE = re.compile(r"\b(?:request_wait_answer|fuse_\w+)\+0x")
+"""Kernel functions in which a process waits for the program behind a FUSE file system: any user may mount one, and `df` or an exporter looks in."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stuck:
     """A process in D state."""
@@ -67,7 +71,7 @@ def _of_user(node: nodeview.NodeView, process: procs.Process) -> str:
 
 
 def _of_stack(node: nodeview.NodeView, process: procs.Process, left: int) -> tuple[str, int]:
-    """Whether a system's process hangs on another one's /proc, and how many stacks may still be read; by a child, for the file may hang, too."""
+    """Whether a system's process hangs on a user's doing, and how many stacks may still be read; by a child, for the file may hang, too."""
     if not left:
         return "its stack was not read", 0
     try:
@@ -78,6 +82,8 @@ def _of_stack(node: nodeview.NodeView, process: procs.Process, left: int) -> tup
         return "", left
     except findings.Undetermined:
         return "", 0  # inside an exec, on a file of the system; no time is left for others
+    if _FUSE.search(stack):
+        return "it waits for the program behind a FUSE file system", left - 1
     return ("it waits for another process's /proc" if _OF_ANOTHER.search(stack) else ""), left - 1
 
 
@@ -101,8 +107,8 @@ CHECK = registry.Check(
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     fails="the same process of the system is in D state at every look for lasting_s and has not run once between them",
-    warns="the process is a user's, or waits for another one's /proc: users can cause that (a parent after vfork whose child stands still, a FUSE "
-    "file system that does not answer). Mounts and drivers that hang have checks of their own",
+    warns="the process is a user's, or waits for another one's /proc or a FUSE file system: users can cause that (a parent after vfork whose child stands "
+    "still, a mount of their own that does not answer). Mounts and drivers that hang have checks of their own",
     needs="processes in /proc",
     next_step="cat /proc/<pid>/stack names what it waits for: a file server, the GPU driver, a disk. It cannot be killed.",
     read=read,

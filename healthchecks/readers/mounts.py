@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from probing_cluster.healthchecks import lanes, nodeview
@@ -30,6 +30,16 @@ OWN_TABLE = "/proc/self/mounts"
 TABLES = ("/proc/1/mounts", OWN_TABLE, "/proc/mounts")
 """Process 1's first: our own may be narrowed by the service manager (ProtectSystem=strict shows all as read-only)."""
 
+FSTAB = "/etc/fstab"
+
+USERS_MAY = frozenset({"user", "users", "owner", "group"})
+"""Options of fstab that let ordinary users mount and unmount a filesystem."""
+_HOSTS_MAP = "-hosts"
+"""The automounter's built-in map: whoever looks below it names the server (`/net/SERVER`)."""
+
+REFUSALS = frozenset({"EACCES", "EPERM", "ENOKEY", "EKEYEXPIRED", "EKEYREVOKED", "EKEYREJECTED"})
+"""Errors that are answers: root is nobody on a root-squashed export, has no ticket, or may not see into another's FUSE mount."""
+
 MOUNT_DEADLINE_S = 5.0
 
 MAX_MOUNTS = 256
@@ -43,6 +53,8 @@ class Mount:
     path: str
     type: str
     options: tuple[str, ...]
+    covered: bool = False
+    """A user's mount lies over it: whoever asks there asks the user's program."""
 
     @property
     def network(self) -> bool:
@@ -51,6 +63,27 @@ class Mount:
     @property
     def read_only(self) -> bool:
         return "ro" in self.options
+
+    @property
+    def of_user(self) -> bool:
+        """Whether an ordinary user made it by fusermount, which is set-uid; anyone may give such a mount the type of a network filesystem."""
+        return self.type.startswith("fuse") and any(
+            key == "user_id" and value != "0" for key, _, value in (o.partition("=") for o in self.options)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FstabRow:
+    """One line of fstab."""
+
+    path: str
+    type: str
+    options: frozenset[str]
+
+    @property
+    def for_users(self) -> bool:
+        """Whether ordinary users mount it."""
+        return not USERS_MAY.isdisjoint(self.options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +115,57 @@ class Usage:
         return None if not self.inodes or self.inodes_free is None else 1 - self.inodes_free / self.inodes
 
 
-def parse(text: str) -> list[Mount]:
-    """The mounts of a /proc/mounts text in order; a path mounted over counts once, the last one."""
+def parse(text: str, fstab: str = "", named: Collection[str] = ()) -> list[Mount]:
+    """The node's own mounts of a /proc/mounts text in order; a path mounted over counts once, the last one.
+
+    What users mount is left out: it comes, goes and fails at their will. A user's is a FUSE mount that another than root
+    made, one that fstab lets users make, and one below the automounter's map of all hosts. Alone at a path that the
+    site's settings (`named`) or fstab name, it is the site's all the same: a service of the site may run as a user.
+    """
+    rows = fstab_rows(fstab)
+    for_users = {row.path for row in rows if row.for_users}
+    of_site = {*named, *(row.path for row in rows if not row.for_users)}
     by_path: dict[str, Mount] = {}
+    of_users: dict[str, Mount] = {}
+    hosts: list[str] = []
     for line in text.splitlines():
         fields = line.split(" ")
         if len(fields) < 4:
             continue
         path = _unescape(fields[1])
-        by_path.pop(path, None)
-        by_path[path] = Mount(
+        mount = Mount(
             device=_unescape(fields[0]), path=path, type=fields[2], options=tuple(fields[3].split(","))
         )
-    return list(by_path.values())
+        if mount.type == "autofs" and mount.device == _HOSTS_MAP:
+            hosts.append(path)
+        any_host = mount.type != "autofs" and any(_is_below(path, top) for top in hosts)
+        by_users = mount.of_user or path in for_users or any_host
+        of_users.pop(path, None)
+        if by_users:
+            of_users[path] = mount
+        else:
+            by_path.pop(path, None)
+            by_path[path] = mount
+    for path in [p for p in of_users if p in of_site and p not in by_path]:
+        by_path[path] = of_users.pop(path)
+    return [
+        replace(m, covered=True) if any(_is_below(m.path, top) for top in of_users) else m
+        for m in by_path.values()
+    ]
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top.rstrip('/')}/")
+
+
+def fstab_rows(text: str) -> list[FstabRow]:
+    """The lines of fstab that mount something at a path."""
+    rows = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return [
+        FstabRow(path=_unescape(r[1]).rstrip("/") or "/", type=r[2], options=frozenset(r[3].split(",")))
+        for r in rows
+        if len(r) >= 4 and r[1].startswith("/") and r[2] != "swap"
+    ]
 
 
 def _unescape(word: str) -> str:
@@ -103,16 +174,17 @@ def _unescape(word: str) -> str:
     return word
 
 
-def table(node: nodeview.NodeView) -> list[Mount]:
-    """The node's mount table."""
-    return node.shared("mounts.table", lambda: _table(node))
+def table(node: nodeview.NodeView, named: Collection[str] = ()) -> list[Mount]:
+    """The node's mount table without what users mount; `named`: paths that the site's settings name."""
+    found, fstab = node.shared("mounts.table", lambda: _texts(node))
+    return parse(found, fstab, named)
 
 
-def _table(node: nodeview.NodeView) -> list[Mount]:
+def _texts(node: nodeview.NodeView) -> tuple[str, str]:
     for path in TABLES:
         with contextlib.suppress(PermissionError):  # process 1's is root's to read
             if text := node.text(path):
-                return parse(text)
+                return text, node.text(FSTAB) or ""
     raise OSError("the node has no mount table")
 
 
@@ -124,14 +196,16 @@ def only_here_read_only(node: nodeview.NodeView, path: str) -> bool:
 
 def holding(found: list[Mount], path: str) -> Mount | None:
     """The mount that `path` lies on, by name; None where the table has no root."""
-    on_it = [m for m in found if m.path == "/" or path == m.path or path.startswith(f"{m.path}/")]
+    on_it = [m for m in found if _is_below(path, m.path)]
     return max(on_it, key=lambda m: len(m.path), default=None)
 
 
 def worth_asking(found: list[Mount]) -> list[Mount]:
     """The mounts that hold files, local ones first; kernel filesystems and automount triggers have none."""
     real = [
-        m for m in found if m.network or (m.type in REAL_LOCAL and (m.type != "overlay" or m.path == "/"))
+        m
+        for m in found
+        if not m.covered and (m.network or (m.type in REAL_LOCAL and (m.type != "overlay" or m.path == "/")))
     ]
     return sorted(real, key=lambda m: m.network)[:MAX_MOUNTS]
 

@@ -7,12 +7,13 @@ import io
 import json
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from probing_cluster.core import sanitize
+from probing_cluster.live.session import unpacking
 
 MAX_CELL = 120
 
@@ -31,7 +32,7 @@ def write(
         parquet.write_table(rows, held, compression="zstd")
         to.write(held.getvalue())
     elif form == "json":
-        to.write(json.dumps(_plain(rows), indent=2, ensure_ascii=False).encode() + b"\n")
+        to.write(json.dumps(_without_nan(_plain(rows)), indent=2, ensure_ascii=False).encode() + b"\n")
     elif form == "csv":
         held_text = io.StringIO()
         writer = csv.writer(held_text, lineterminator="\n")
@@ -51,16 +52,17 @@ FORMATS = ("table", "json", "csv", "arrow", "parquet")
 
 
 def _plain(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows of values that JSON has; instants as ISO text in UTC."""
-    columns = [_values(rows.column(i)) for i in range(rows.num_columns)]
+    """Rows of texts and numbers; instants as ISO text in UTC."""
+    plain = unpacking.for_python(rows)
+    columns = [_values(rows.column(i), plain.column(i)) for i in range(rows.num_columns)]
     return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _values(column: pa.ChunkedArray, plain: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         ns = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64()).to_pylist()
         return [None if v is None else instant(v) for v in ns]
-    return [_json(v) for v in column.to_pylist()]
+    return [value(v) for v in plain.to_pylist()]
 
 
 def instant(ns: int) -> str:
@@ -74,22 +76,51 @@ def instant(ns: int) -> str:
         return str(ns)
 
 
-def _json(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
+def value(found: Any) -> Any:
+    """A value of `unpacking.for_python` as text or number, or lists of them."""
+    if found is None or isinstance(found, str | int | float | bool):
+        return found
+    if isinstance(found, timedelta):
+        return duration(found)
+    if isinstance(found, pa.MonthDayNano):
+        return interval(*found)
+    if isinstance(found, datetime):
+        return found.isoformat()
+    if isinstance(found, list):
+        return [value(v) for v in found]
+    if isinstance(found, dict):
+        return {str(k): value(v) for k, v in found.items()}
+    return str(found)
+
+
+def interval(months: int, days: int, nanoseconds: int) -> str:
+    """A span of time as Postgres writes it: `1 mon 2 days 03:04:05.5`."""
+    sign, us = "-" if nanoseconds < 0 else "", abs(nanoseconds) // 1000
+    seconds = f"{us // 1_000_000 % 60:02d}" + f".{us % 1_000_000:06d}".rstrip("0").rstrip(".")
+    clock = f"{sign}{us // 3_600_000_000:02d}:{us // 60_000_000 % 60:02d}:{seconds}"
+    words = [f"{n} {word}{'' if abs(n) == 1 else 's'}" for n, word in ((months, "mon"), (days, "day")) if n]
+    return " ".join([*words, *([clock] if us or not words else [])])
+
+
+def duration(value: timedelta) -> str:
+    """The same of a difference of two instants: `1 day 00:00:02.5`."""
+    days, rest = divmod(abs(value), timedelta(days=1))
+    sign = -1 if value < timedelta() else 1
+    return interval(0, sign * days, sign * (rest // timedelta(microseconds=1)) * 1000)
+
+
+def _without_nan(found: Any) -> Any:
+    if isinstance(found, float) and not math.isfinite(found):
         return None  # JSON has no such number
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if isinstance(value, list):
-        return [_json(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): _json(v) for k, v in value.items()}
-    return str(value)
+    if isinstance(found, list):
+        return [_without_nan(v) for v in found]
+    return {k: _without_nan(v) for k, v in found.items()} if isinstance(found, dict) else found
 
 
-def _cell(value: Any) -> str:
-    if value is None:
+def _cell(found: Any) -> str:
+    if found is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = sanitize.clean(str(value), MAX_CELL + 1)
+    if isinstance(found, float):
+        return f"{found:.6g}"
+    text = sanitize.clean(str(found), MAX_CELL + 1)
     return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"

@@ -46,12 +46,25 @@ class Frame:
 
 
 def for_python(rows: pa.Table) -> pa.Table:
-    """The same rows for `to_pylist`: instants in microseconds, since Arrow gives nanoseconds only as pandas' own, which a service is without."""
-    fields = [
-        f.with_type(pa.timestamp("us", tz=f.type.tz)) if pa.types.is_timestamp(f.type) else f
-        for f in rows.schema
-    ]
-    return rows.cast(pa.schema(fields), safe=False)
+    """The same rows for `to_pylist`, which knows nanoseconds only with pandas, and a service is without.
+
+    Instants, times of day and durations are in microseconds, in lists, too.
+    """
+    return rows.cast(pa.schema([f.with_type(_in_microseconds(f.type)) for f in rows.schema]), safe=False)
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz)
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_time64(kind):
+        return pa.time64("us")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_microseconds(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_in_microseconds(f.type)) for f in kind])
+    return kind
 
 
 def unpack(data: bytes, sender: str) -> Frame:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from probing_cluster.core import clock, errors, records
+from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults import faults, gres_conf
 from probing_cluster.probe_agent.faults.sighting import Sighting
@@ -119,10 +119,11 @@ class Answers:
         job = self._job(request)
         refused = await self._refusal(job)
         # Slurm would cancel such a job, and its owner would never learn of the node.
-        spared = refused is not None and not await asyncio.to_thread(self._requeues, job.job_id)
-        if refused is not None and not spared:
+        again = await asyncio.to_thread(self._requeues, job.job_id) if refused is not None else None
+        spared = refused is not None and again is None
+        if refused is not None and again is not None:
             reason = f"{refused.fault.kind} {refused.fault.code or ''} on {refused.fault.device}: {refused.fault.message}"
-            self._intake.take([self._refusal_sighting(job, refused)])
+            self._intake.take([self._refusal_sighting(job, refused, again)])
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
         self._intake.store([job.item(self._identity)], self._book.changed_states())
@@ -150,7 +151,9 @@ class Answers:
             found = fitness.suspects(job, self._faults, self._intake.inventory)
         return fitness.refusal(found, self._permissions, self._clock.now())
 
-    def _refusal_sighting(self, job: jobs.NodeJob, refused: fitness.Refusal) -> Sighting:
+    def _refusal_sighting(
+        self, job: jobs.NodeJob, refused: fitness.Refusal, again: requeue.NextStart
+    ) -> Sighting:
         fault = refused.fault
         return Sighting(
             source="agent",
@@ -169,6 +172,7 @@ class Answers:
                 "fault": fault.key,
                 "event_id": fault.event_ids[0] if fault.event_ids else None,
                 "restart_count": job.restart_count,
+                vocabulary.BOUND_BY: again.bound_by(self._identity.node),
             },
         )
 

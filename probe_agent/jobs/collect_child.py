@@ -121,6 +121,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     text = sanitize.without_secrets(utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding))
     lines = text.splitlines()
     tail = [_both_ends(line) for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
+    error, place = collect_words.error_line(log_words.findings, parts)
     return {
         "size": file_stat.st_size,
         "note": note,
@@ -128,6 +129,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         **vars(log_words),
         "wrote_on": ended.wrote_on,
         "tail": tail,
+        **({"error": _both_ends(error), "error_place": place} if error else {}),
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from probing_cluster.core import errors, vocabulary
+from probing_cluster.core import errors, sanitize, vocabulary
 from probing_cluster.evidence import utf16
 from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
 from probing_cluster.evidence.joblog import appended, grammar, reader, standstill
@@ -20,6 +20,7 @@ MAX_SAME = 100
 """Consecutive equal lines that are judged. Further ones add nothing, and a hundred thousand of them would take a minute."""
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half of them and the last."""
+_SAME_CHARS = 60
 READ_S = 15.0
 """Longest that the lines of one log are judged, half of collect.DEADLINE_S. A core judges about 4 MiB of distinct errors in it."""
 
@@ -107,14 +108,7 @@ def read_log(
             ended = at_end or ended
     found += engine.close()
     kept = _both_ends(found)
-    rows = [
-        _row(
-            f,
-            offsets[f.line - 1] if 0 < f.line <= len(offsets) else parts[0].start,
-            left_out=len(found) - len(kept),
-        )
-        for f in kept
-    ]
+    rows = [_row(f, parts, offsets, left_out=len(found) - len(kept)) for f in kept]
     # If the end was not read, the steps may have gone on there.
     is_judged = dated and not lines.is_cut_short
     stood = _stood(steps, found, span, ended) if is_judged and span is not None else None
@@ -125,6 +119,20 @@ def read_log(
     return LogWords(
         findings=rows, goes_on=last.has_steps and stood is None, n_unread_bytes=lines.n_unread_bytes
     )
+
+
+def error_line(found: Sequence[Mapping[str, Any]], parts: Sequence[log_parts.LogPart]) -> tuple[str, str]:
+    """The line of the first cause, without secrets, and its place in the file; empty without one."""
+    first = next((f for f in found if f.get("detail", {}).get("first_cause") is True), None)
+    if first is None:
+        return "", ""
+    raw = utf16.text(log_parts.line_at(parts, first["offset"]), parts[-1].encoding)
+    # A progress bar and the error behind it may be one line.
+    lines = [line for line in sanitize.without_secrets(raw).splitlines() if line.strip()]
+    words = first["message"][:_SAME_CHARS]
+    line = next((line for line in lines if words in sanitize.clean(line)), lines[-1] if lines else "")
+    at_byte = first["detail"].get("at_byte")
+    return line, f"line {first['detail'].get('line')}" if at_byte is None else f"byte {at_byte}"
 
 
 class _TimedLines:
@@ -228,7 +236,10 @@ def _both_ends(found: list[grammar.JobFinding]) -> list[grammar.JobFinding]:
     return [*found[: MAX_FINDINGS // 2], *middle, *found[-MAX_FINDINGS // 2 :]]
 
 
-def _row(found: grammar.JobFinding, offset: int, *, left_out: int) -> dict[str, Any]:
+def _row(
+    found: grammar.JobFinding, parts: Sequence[log_parts.LogPart], offsets: Sequence[int], *, left_out: int
+) -> dict[str, Any]:
+    offset = offsets[found.line - 1] if 0 < found.line <= len(offsets) else parts[0].start
     fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
     detail = {
         **fields.pop("detail"),
@@ -237,6 +248,9 @@ def _row(found: grammar.JobFinding, offset: int, *, left_out: int) -> dict[str, 
     detail["role"] = found.role.name.lower()
     if left_out:
         detail["findings_left_out"] = left_out
+    if parts[0].start or offset >= len(parts[0].data):
+        # Lines were counted from where reading began, without those of a gap.
+        detail["at_byte"] = offset
     return {
         "offset": offset,
         "kind": found.kind,

@@ -161,6 +161,12 @@ class LogLines:
                 at, is_cut = end + 1, False
 
 
+def line_at(parts: Sequence[LogPart], offset: int) -> bytes:
+    """The line of the parts that begins at an offset of the file; of a long one the beginning."""
+    part = next((p for p in parts if p.start <= offset < p.start + len(p.data)), parts[-1])
+    return part.data[max(0, offset - part.start) :][:LONGEST_LINE].partition(b"\n")[0]
+
+
 def lines_backwards(data: bytes) -> Iterator[bytes]:
     """The lines of `data`, the last one first."""
     end = len(data)

@@ -96,6 +96,9 @@ def row(stream: str, path: str, job: jobs.NodeJob, answer: Mapping[str, Any]) ->
             shown["open_directory"] = True
         return {**shown, "why": sanitize.clean(_WHY.get(why, why), 200), **_missing(stream, job, why)}
     shown["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
+    if answer.get("error"):
+        shown["error"] = sanitize.clean(str(answer["error"]), 200)
+        shown["error_place"] = sanitize.clean(str(answer.get("error_place", "")), 40)
     if isinstance(answer.get("written_s"), int | float):
         # A later start on another node may have written into it: the report knows of that one.
         shown["written_s"] = answer["written_s"]

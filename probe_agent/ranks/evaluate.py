@@ -239,7 +239,9 @@ def why_silent(pid: int, waited_s: float, look: StackOf) -> str:
         return f"no answer in {waited_s:g} s: the kernel does not answer about the process, which hangs in an exec"
     if found is None or found.state == "Z":
         return "no answer: its process has ended"
-    if found.state in "Tt":
+    if found.state == "t":
+        return f"no answer in {waited_s:g} s: the process is held by a tracer (a debugger, strace)"
+    if found.state == "T":
         return f"no answer in {waited_s:g} s: the process is stopped by a signal"
     if found.state == "D":
         return f"no answer in {waited_s:g} s: its main thread sleeps uninterruptibly in the kernel ({found.wchan or 'unknown'})"

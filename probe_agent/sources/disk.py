@@ -11,6 +11,8 @@ from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
 from probing_cluster.probe_agent.sources import mounts, polled
 
 WATCHED = ("/", "/var", "/var/log", "/var/spool", "/var/lib", "/tmp", "/run", "/dev/shm")  # noqa: S108 - names of mounts
+OF_USERS = frozenset({"/tmp", "/dev/shm"})  # noqa: S108
+"""Where every user may write. A memory file system there is the running jobs' to fill, and their memory limit's to bound."""
 WARN_FRAC, FULL_FRAC = 0.95, 0.99
 
 
@@ -21,7 +23,7 @@ async def read(reader: polled.NodeReader, _: Mapping[str, Any], __: polled.PollC
     answers: dict[str, Any] = {}
     for mount in local:
         try:
-            answers[mount.path] = await reader.touch(mount.path, remote=False)
+            answers[mount.path] = {**await reader.touch(mount.path, remote=False), "type": mount.type}
         except processes.ChildFailed as exc:
             answers[mount.path] = {"error": str(exc)}
     return answers
@@ -41,19 +43,20 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollConte
         ):
             used = 1.0 - free / total if total else 0.0
             if used >= WARN_FRAC:
-                present.append(_condition(path, code, used))
+                theirs = path in OF_USERS and answer.get("type") == "tmpfs"
+                present.append(_condition(path, code, used, acts=not theirs))
     return Judgement(
         present=tuple(present), unknown=frozenset(unknown), memory=memory, state="ok" if raw else "absent"
     )
 
 
-def _condition(path: str, code: str, used: float) -> Condition:
+def _condition(path: str, code: str, used: float, *, acts: bool) -> Condition:
     full = used >= FULL_FRAC
     return Condition(
         kind="disk",
         code=f"{code}_full" if full else f"{code}_low",
         device=path,
-        severity=records.Severity.LOW if full else records.Severity.INFO,
+        severity=records.Severity.LOW if full and acts else records.Severity.INFO,
         message=f"{path}: {used:.1%} of its {code} is used",
         measured=used,
         threshold=FULL_FRAC if full else WARN_FRAC,
@@ -68,5 +71,5 @@ SOURCE = polled.Polled(
     judge=judge,
     every=6,
     reads="space and inodes of the node's own file systems",
-    stands="– · 99 % used · 95 % used",
+    stands="– · 99 % used · 95 % used, and a tmpfs at `/tmp` or `/dev/shm`",
 )

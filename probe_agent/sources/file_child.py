@@ -19,7 +19,7 @@ import re
 import sys
 from typing import Any
 
-_MAX_BYTES = 262144
+MAX_BYTES = 262144
 """Most of one file that is read; sysfs and procfs files of interest are far smaller."""
 
 
@@ -102,8 +102,8 @@ def _text(path: str) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         kept = b""
-        while len(kept) < _MAX_BYTES:
-            chunk = os.read(fd, min(65536, _MAX_BYTES - len(kept)))
+        while len(kept) < MAX_BYTES:
+            chunk = os.read(fd, min(65536, MAX_BYTES - len(kept)))
             if not chunk:
                 break
             kept += chunk

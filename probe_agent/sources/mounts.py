@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from probing_cluster.core import processes, records
@@ -11,11 +12,16 @@ from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults import baseline
 from probing_cluster.probe_agent.faults.conditions import Condition, Judgement
-from probing_cluster.probe_agent.sources import polled
+from probing_cluster.probe_agent.sources import file_child, polled
 
 TABLES = ("/proc/1/mounts", "/proc/self/mounts", "/proc/mounts")
 """Process 1's first: the agent's own view may be narrowed by its service manager."""
-FSTAB = "/etc/fstab"
+FSTAB = mounts.FSTAB
+UNITS = ("/etc/systemd/system/*.mount", "/run/systemd/system/*.mount")
+"""What the site's own units mount."""
+BEEGFS = "/etc/beegfs/beegfs-mounts.conf"
+"""What BeeGFS's own service mounts."""
+_WHERE = re.compile(r"^\s*Where\s*=\s*(/.*?)/*\s*$", re.MULTILINE)
 LASTING = 2
 TOUCH_EVERY = 6
 """Readings between two touches: reading the table costs nothing, touching every mount costs a child each."""
@@ -25,30 +31,37 @@ BOOT_GRACE_S = 600.0
 
 
 async def read(
-    reader: polled.NodeReader, memory: Mapping[str, Any], _: polled.PollContext
+    reader: polled.NodeReader, memory: Mapping[str, Any], context: polled.PollContext
 ) -> Mapping[str, Any]:
-    """The mount table, fstab, and in its turn what each expected network mount answers."""
-    raw = await reader.files([*TABLES, FSTAB])
+    """The mount table, what names mounts, and in its turn what each network mount of the node answers."""
+    raw = await reader.files([*TABLES, FSTAB, *UNITS, BEEGFS])
     answers: dict[str, Mapping[str, Any]] = {}
     if int(memory.get("round", 0)) % TOUCH_EVERY == 0 or memory.get("troubled"):
-        paths = [m.path for m in parse(raw) if m.network][:MAX_TOUCHED]
+        table = parse(raw, context.expect_mounts)
+        paths = [m.path for m in table if m.network and not m.covered][:MAX_TOUCHED]
         async with asyncio.TaskGroup() as group:
             touches = {p: group.create_task(_touch(reader, p)) for p in paths}
         answers = {p: task.result() for p, task in touches.items()}
     return {**raw, "touched": answers}
 
 
-def parse(raw: Mapping[str, Any]) -> list[mounts.Mount]:
-    """The mount table."""
+def parse(raw: Mapping[str, Any], named: Collection[str] = ()) -> list[mounts.Mount]:
+    """The mount table without what users mount; `named`: paths that the site's settings name."""
     text = next((raw["files"][t] for t in TABLES if t in raw["files"]), "")
-    return mounts.parse(text)
+    return mounts.parse(text, raw["files"].get(FSTAB, ""), {*named, *_listed(raw)})
+
+
+def _was_cut(raw: Mapping[str, Any]) -> bool:
+    """Whether a table was too long to be read whole: a thousand mounts of users' must not make one of the node's missing."""
+    return any(len(raw["files"].get(t, "").encode()) >= file_child.MAX_BYTES for t in TABLES)
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """The expected mounts that are missing, read-only or do not answer."""
-    table = {m.path: m for m in parse(raw)}
-    if not table:
-        return Judgement(unknown=frozenset({"*"}), memory=memory, state="no mount table")
+    table = {m.path: m for m in parse(raw, context.expect_mounts)}
+    if not table or _was_cut(raw):
+        state = "the mount table is too long" if table else "no mount table"
+        return Judgement(unknown=frozenset({"*"}), memory=memory, state=state)
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})))
     expected = _expected(table, raw, memory, context)
     before = memory.get("arrived", ()) if memory.get("boot_id") == context.boot_id else ()
@@ -58,7 +71,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     silent = _listen(raw["touched"], memory, streaks, table)
     present = [*_gone(due, table, streaks), *_silent(silent, table, streaks)]
     bad = {c.device for c in present}
-    well = [m for m in table.values() if m.path not in bad and m.path not in silent and not m.read_only]
+    well = [m for m in table.values() if not (m.path in bad or m.path in silent or m.read_only or m.covered)]
     return Judgement(
         present=tuple(present),
         unknown=frozenset(silent.keys() - bad),
@@ -102,11 +115,12 @@ def _listen(
     silent: dict[str, str] = dict(memory.get("silent", {}))
     for path, answer in answers.items():
         word = answer.get("error")
+        word = None if word in mounts.REFUSALS else word
         streaks.at_least(f"{path}:silent", LASTING, holds=word is not None)
         silent.pop(path, None)
         if word is not None:
             silent[path] = word
-    return {p: w for p, w in silent.items() if p in table}
+    return {p: w for p, w in silent.items() if p in table and not table[p].covered}
 
 
 def _silent(
@@ -142,31 +156,45 @@ def _expected(
     memory: Mapping[str, Any],
     context: polled.PollContext,
 ) -> dict[str, dict[str, Any]]:
-    """The mounts that must be there: the site's list, or those found earlier that are meant to stay.
+    """The mounts that are watched: the site's list, or those that were found and are the node's own.
 
-    Meant to stay: what fstab names, and network mounts that no automounter may take away again.
+    Of these only what the site names stays watched once it is gone: it is missing then. What root mounted besides (by a
+    provisioning tool, for a login, for one job) is watched while it stands. What an automounter may take away is not.
     """
     known: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))
     if context.expect_mounts:
         # Read-only from the start is how the site wants it; a later turn is reported.
         return {p: known.get(p) or _entry(table.get(p)) for p in context.expect_mounts}
     automounted = [m.path for m in table.values() if m.type == "autofs"]
-    listed = _fstab(raw["files"].get(FSTAB, ""))
+    by_fstab, listed = _of_fstab(raw), _listed(raw)
     for path, mount in table.items():
         by_autofs = any(path == a or path.startswith(f"{a.rstrip('/')}/") for a in automounted)
         if (
             path not in known
             and mount.type != "autofs"
-            and (path in listed or (mount.network and not by_autofs))
+            and (path in by_fstab or (mount.network and not by_autofs))
         ):
             known[path] = _entry(mount)
-    return known
+    unread = any(name not in TABLES for name in raw["errors"])
+    known = {p: {**e, "named": p in listed or (unread and e.get("named", False))} for p, e in known.items()}
+    return {p: entry for p, entry in known.items() if p in table or entry["named"]}
 
 
-def _fstab(text: str) -> set[str]:
-    """Mount points fstab wants mounted at boot."""
-    rows = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    return {r[1] for r in rows if len(r) >= 4 and r[1].startswith("/") and "noauto" not in r[3].split(",")}
+def _listed(raw: Mapping[str, Any]) -> set[str]:
+    """Paths that fstab, the site's systemd units or BeeGFS's own list want mounted without anyone's asking."""
+    units = [_WHERE.search(text) for name, text in raw["files"].items() if name.endswith(".mount")]
+    words = [line.split() for line in raw["files"].get(BEEGFS, "").splitlines()]
+    return {
+        *_of_fstab(raw),
+        *(where[1] for where in units if where),
+        *(w[0].rstrip("/") for w in words if w and w[0].startswith("/")),
+    }
+
+
+def _of_fstab(raw: Mapping[str, Any]) -> set[str]:
+    rows = mounts.fstab_rows(raw["files"].get(FSTAB, ""))
+    # GPFS writes noauto: its own daemon mounts it.
+    return {r.path for r in rows if not r.for_users and ("noauto" not in r.options or r.type == "gpfs")}
 
 
 def _entry(mount: mounts.Mount | None) -> dict[str, Any]:
@@ -192,7 +220,7 @@ SOURCE = polled.Polled(
     source="mount",
     read=read,
     judge=judge,
-    reads="the mount table, fstab, and a `statvfs` + one directory entry per network mount, each in a child",
+    reads="the mount table, fstab, mount units, and a `statvfs` + one directory entry per network mount of the node's own, each in a child",
     stands="missing, turned read-only, hanging, failing · – · –",
     period="table: poll; touch: 6 polls",
 )

@@ -130,6 +130,11 @@ def _expected(figure: Figure) -> list[str]:
                 f" (With one failure in {often}, the default, a job {size} would have {_share(last['renewal'])}.)"
             )
         ]
+    if figure.get("rate_is_bound"):
+        often = _node_days(1 / figure["failures_per_node_day"])
+        return [
+            f"Infrastructure has ended no large job yet. If one failure came in {often}, the most that fits, a job {size} would have an ETTR of {_share(last['renewal'])}: it is at least that."
+        ]
     best = (
         f"; at best {_share(last['renewal_at_best'])}, with a checkpoint every {phrase.span(last['best_interval_s'])}"
         if last["best_interval_s"] is not None
@@ -158,7 +163,7 @@ def _grid(figure: Figure) -> list[str]:
     least, most = (f(c["rate_factor"] for c in figure["cells"]) for f in (min, max))
     return [
         (
-            f"With {least:g} to {most:g} times {_whose(figure)} failures, and other checkpoints and restarts, the ETTR"
+            f"With {least:g} to {most:g} times {_which(figure)}, and other checkpoints and restarts, the ETTR"
             f" of a job of {_gpus(figure['n_gpus'])} would lie between {_share(low)} and {_share(high)}."
         )
     ]
@@ -247,12 +252,14 @@ def _what_if(figure: Figure) -> list[str]:
         return [f"For {_gpus(figure['n_gpus'])} no other setting would gain 0.1 %."]
     gain = f"ETTR {_share(best['ettr'])} instead of {_share(today['ettr'])}"
     return [
-        f"Against {_whose(figure)} failures {best['name']} would gain a job of {_gpus(figure['n_gpus'])} most: {gain}."
+        f"Against {_which(figure)} {best['name']} would gain a job of {_gpus(figure['n_gpus'])} most: {gain}."
     ]
 
 
-def _whose(figure: Figure) -> str:
-    return "the cluster's" if figure["rate_is_own"] else "the default rate's"
+def _which(figure: Figure) -> str:
+    if figure.get("rate_is_bound"):
+        return "the most failures that fit (none was seen)"
+    return "the cluster's failures" if figure["rate_is_own"] else "the default rate's failures"
 
 
 def _together(figure: Figure) -> list[str]:

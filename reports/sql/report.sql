@@ -6,7 +6,7 @@
 -- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
 --                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, returned (node, at, by_hand: of the nodes that verdicts name, those whose last repair of ours ended with every test passed, and those that a person noted as repaired since their last repair began), account,
 --                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, read_at, listening_since, exported_until (the last instant that imported accounting shows, or null),
---                          logs (node, at, and of each output file stream, path, tail or why),
+--                          logs (node, at, restart_count, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
 with named as (
@@ -186,7 +186,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
                    select distinct a.job_id from probing.job_attempt a join run u on a.cluster = u.cluster and a."user" = u."user" and a.run_key = u.run_key
                    order by a.job_id limit 100) j),
-    'logs', (select jsonb_agg(jsonb_build_object('node', l.node, 'at', l.at, 'logs', l.detail -> 'logs') order by l.at, l.node)
+    'logs', (select jsonb_agg(jsonb_build_object('node', l.node, 'at', l.at, 'restart_count', l.restart_count, 'logs', l.detail -> 'logs') order by l.at, l.node)
              from (select a.* from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
                    where jsonb_typeof(a.detail -> 'logs') = 'array'
                      and a.at >= (select since from lifetime) - interval '1 minute'

@@ -38,6 +38,8 @@ def service_toml(lay: layout.Layout) -> str:
                 "observe_only": False,
                 "budget_frac": 0.5,
                 "budget_partition_frac": 0.5,
+                "standing_frac": 1.0,
+                "standing_partition_frac": 1.0,
                 "budget_nodes": max(2, lay.nodes // 2),
             },
             "attribution": _SHORT_JOBS,

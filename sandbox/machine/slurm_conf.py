@@ -78,13 +78,15 @@ CommitDelay=1
 
 def node_hook(lay: layout.Layout, hook: Path, kind: str) -> str:
     """A Prolog, Epilog or HealthCheckProgram: the site's own scripts first, then ours; fails open without it."""
+    refuses = "[ $? -ne 42 ] || exit 1\n" if kind == "prolog" else ""
     return f"""#!/bin/sh
 # Made by probing-sandbox: what slurm.conf names as the {kind}, as a site's own wrapper would be.
 for site in {shlex.quote(f"{lay.etc}/{kind}.d")}/*; do
     if [ -x "$site" ]; then "$site" || exit; fi
 done
 [ -r {shlex.quote(str(hook))} ] || exit 0
-exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} {kind} --socket {shlex.quote(str(lay.directory))}/nodes/"$SLURMD_NODENAME"/run/agent.sock
+/usr/bin/python3 -I -S {shlex.quote(str(hook))} {kind} --socket {shlex.quote(str(lay.directory))}/nodes/"$SLURMD_NODENAME"/run/agent.sock
+{refuses}exit 0
 """
 
 

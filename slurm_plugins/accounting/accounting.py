@@ -6,12 +6,13 @@ each question: a user who knew it could write rows of their own into a job's nam
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.core import clock, errors, settings
-from probing_cluster.slurm_plugins import commands
+from probing_cluster.core import clock, digits, errors, settings
+from probing_cluster.slurm_plugins import commands, doctor
 from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_fields, sacct_text
 
 WINDOW = timedelta(days=1)
@@ -119,6 +120,14 @@ class Accounting:
             f"--delimiter={delimiter}",
             f"--format={','.join(self._fields)}",
             environment={"SLURM_TIME_FORMAT": "%s"},
+        )
+
+    def over_time_limit_s(self) -> float:
+        """Slurm's OverTimeLimit: how long a job may outlive its limit; infinite where it ends none."""
+        config = doctor.parse(self._run("scontrol", "show", "config").decode("utf-8", "replace"))
+        minutes = config.get("OverTimeLimit", "").partition(" ")[0]
+        return (
+            math.inf if minutes == "UNLIMITED" else 60.0 * (int(minutes) if digits.is_number(minutes) else 0)
         )
 
     def _accounts_gpus(self) -> bool | None:

@@ -302,7 +302,9 @@ def _not_drained(name: str, node: live_records.LiveNode) -> str:
     if "DOWN" not in node.states:
         return f"{name} is not drained"
     reason = node.reason or "no reason given"
-    return f"{name} is {node_events.gone(node.states)}, not drained ({reason}): {node_events.back_from_down(name)}"
+    booted = unasked_boot.holds_down(node.states, node.reason, node.reason_at, node.boot_at)
+    way_out = unasked_boot.way_out(name) if booted else node_events.back_from_down(name)
+    return f"{name} is {node_events.gone(node.states)}, not drained ({reason}): {way_out}"
 
 
 def _require_words(node: str, reason: str) -> None:

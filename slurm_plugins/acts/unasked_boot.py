@@ -26,6 +26,14 @@ REASON = "Node unexpectedly rebooted"
 """The reason that Slurm gives a node which booted unasked, unless it has a reason already."""
 
 
+def way_out(node: str) -> str:
+    """What a person does about a node that Slurm holds DOWN for such a boot; the repair of one that we drained does it itself."""
+    return (
+        f"see why it booted; scontrol update NodeName={node} State=RESUME returns it untested"
+        " (with ReturnToService=2 in slurm.conf such a node returns by itself)"
+    )
+
+
 def holds_down(
     states: AbstractSet[str], reason: str, reason_at: datetime | None, boot_at: datetime | None
 ) -> bool:

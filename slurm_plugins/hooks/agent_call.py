@@ -12,6 +12,8 @@ import posix
 import sys
 import time
 
+NOT_FIT = 42
+"""The exit status of an explicit no: one that no Python, shell or signal gives by itself."""
 MAX_REPLY_BYTES = 65536
 MAX_MISSED = 4096
 """Notes that wait for an agent at once; a node that has none for that long gets no more."""
@@ -45,7 +47,7 @@ _TEXTS = (
 
 
 def main(op: str) -> int:
-    """The exit status of the hook `op`: 1 only when a prolog hears an explicit `"fit": false`."""
+    """The exit status of the hook `op`: `NOT_FIT` only when a prolog hears an explicit `"fit": false`."""
     try:
         socket_path, deadline_s = _arguments(sys.argv[2:])
         _arm(deadline_s)
@@ -187,7 +189,7 @@ def _answer(op: str, reply: bytes) -> int:
         _print_line(op, _line(answer["say"]))
     if op == "prolog" and answer.get("fit") is False:
         _print_line(op, "node is not fit: " + _line(answer.get("reason")))
-        return 1
+        return NOT_FIT
     return 0
 
 

@@ -28,7 +28,9 @@ def slurm() -> fakes.FakeSlurm:
 @pytest.fixture
 def service(store: db_store.Store, slurm: fakes.FakeSlurm) -> context.Context:
     """A service on a real database, enforcing, with the fake Slurm and a clock at `fakes.NOW`."""
-    policy = settings.PolicySettings(observe_only=False, budget_frac=1.0, budget_partition_frac=1.0)
+    policy = settings.PolicySettings(
+        observe_only=False, budget_frac=1.0, budget_partition_frac=1.0, standing_frac=1.0
+    )
     config = settings.Settings(cluster=settings.ClusterSettings(name="c"), policy=policy)
     return context.Context(
         config=config, store=store, run_slurm=fakes.Sacct(), slurm=slurm, clock=SetClock(fakes.NOW)

@@ -288,7 +288,8 @@ def deliver(
     active = {
         f"{e.kind}:{e.device or ''}": {
             "severity": str(e.severity), "event_id": str(e.event_id), "event_ids": [str(e.event_id)],
-            "code": e.code, "gpu_uuid": e.gpu_uuid, "since": e.at.isoformat(), "message": e.message,
+            "code": e.code, "gpu_uuid": e.gpu_uuid, "since": e.at.isoformat(), "confirmed_at": at.isoformat(),
+            "message": e.message,
         }
         for e in events
         if e.severity is not records.Severity.INFO

@@ -1014,6 +1014,24 @@ def test_a_name_like_a_tests_does_not_stop_the_poll(service: context.Context) ->
     assert accounting.run(service) == "1 attempts"
 
 
+@pytest.mark.parametrize(
+    "ended",
+    [{"State": "RUNNING", "End": "Unknown"}, {"State": "REQUEUED", "End": str(int(ago(40).timestamp()))}],
+)
+def test_a_start_that_accounting_does_not_list_yet_gives_the_one_before_it_nothing(
+    service: context.Context, ended: dict[str, str]
+) -> None:
+    """slurmctld was restarted: its word of the next start reaches slurmdbd later than the Prolog's record of it. By the count an attempt knows its own evidence."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, NodeList="n2", AllocTRES="gres/gpu=1", **ended)]
+    fakes.deliver(
+        service.store, "n2", allocations=[holds(7, "GPU-0", at_s=1199), holds(7, "GPU-1", at_s=30, restart=1)]
+    )
+    accounting.run(service)
+    (found,) = service.store.attempts()
+    assert (found.restart_count, found.gpus) == (0, {"n2": ("GPU-0",)})
+
+
 def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: context.Context) -> None:
     """An array task's Prolog is not told which it is by older releases; accounting knows, and the agent reads then."""
     assert isinstance(service.run_slurm, fakes.Sacct)
@@ -1108,6 +1126,108 @@ def test_after_days_without_the_service_the_poll_goes_on_from_its_mark(service: 
     assert accounting.run(service) == "2 attempts"
     assert _window_starts(service)[0] == mark - accounting.OVERLAP
     assert [a.job_id for a in service.store.attempts(ended=True)] == [7, 8]
+
+
+def test_after_weeks_without_the_service_nothing_of_them_is_lost(service: context.Context) -> None:
+    """Longer than `slurm.history_days`: ends, whole jobs and their runs' accounts are there, and the poll after that asks for minutes."""
+    sacct, store = service.run_slurm, service.store
+    assert isinstance(sacct, fakes.Sacct)
+    mark = NOW - timedelta(days=30)
+    begin, middle = (str(int((mark + timedelta(days=n)).timestamp())) for n in (-20, 3))
+    sacct.rows = [fakes.row(7, State="RUNNING", Submit=begin, Eligible=begin, Start=begin, End="Unknown")]
+    service.clock = SetClock(mark)
+    accounting.run(service)
+    service.clock = SetClock(NOW)
+    ended = str(int(middle) + 3600)
+    sacct.rows[0].update(State="COMPLETED", End=middle)
+    sacct.rows.append(
+        fakes.row(8, Submit=middle, Eligible=middle, Start=middle, State="NODE_FAIL", End=ended)
+    )
+    sacct.calls.clear()
+    accounting.run(service)
+    assert _window_starts(service)[0] == mark - accounting.OVERLAP
+    known = {a.job_id: (a.state, str(int(a.end_at.timestamp()))) for a in store.attempts() if a.end_at}
+    assert known == {7: ("COMPLETED", middle), 8: ("NODE_FAIL", ended)}
+    accounts.run(service)
+    assert {a.run_key: a.end_at for a in store.run_accounts()} == {
+        a.run_key or str(a.job_id): a.end_at for a in store.attempts()
+    }
+    sacct.calls.clear()
+    accounting.run(service)
+    assert _window_starts(service) == [NOW - accounting.OVERLAP]
+    assert not [c for c in sacct.calls if "-j" in c]
+
+
+def test_a_day_of_long_ago_that_sacct_cannot_list_keeps_no_later_day(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such days are passed over, also in a row, and named in the log; where sacct answers nothing at all, none is."""
+    sacct = service.run_slurm
+    assert isinstance(sacct, fakes.Sacct)
+    mark, good = NOW - timedelta(days=20), str(int((NOW - timedelta(days=12)).timestamp()))
+    bad = [(NOW - timedelta(days=n)).strftime("%Y-%m-%dT%H:%M:%S") for n in (19, 17)]
+    service.store.remember(f"{accounting.CURSOR} c", clock.iso_z(mark))
+    sacct.rows = [fakes.row(7, Submit=good, Eligible=good, Start=good, End=good)]
+    away = True
+
+    def busy(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        given = dict(itertools.pairwise(arguments))
+        if away or (given.get("-S", "9") < bad[1] and given.get("-E", "") > bad[0]):
+            raise commands.SlurmTimedOut("sacct did not end within 30 s")
+        return sacct(program, *arguments, environment=environment)
+
+    monkeypatch.setattr(service, "run_slurm", busy)
+    with pytest.raises(errors.SlurmUnavailable):
+        accounting.recent(service)
+    assert service.store.recall(f"{accounting.CURSOR} c") == clock.iso_z(mark)
+    away = False
+    assert accounting.recent(service) == "1 attempts"
+    assert [a.job_id for a in service.store.attempts()] == [7]
+    assert service.store.recall(f"{accounting.CURSOR} c") == clock.iso_z(NOW)
+    assert {line.message.partition(" is not read")[0] for line in caplog.records} == {
+        f"accounting of {clock.iso_z(since)} to {clock.iso_z(since + timedelta(days=1))}"
+        for since in (mark - accounting.OVERLAP + timedelta(days=n) for n in (1, 2, 3))
+    }
+
+
+def test_an_outage_in_the_middle_of_old_days_goes_on_where_it_was(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored of weeks without the service is not read again because slurmdbd went away meanwhile."""
+    sacct = service.run_slurm
+    assert isinstance(sacct, fakes.Sacct)
+    service.store.remember(f"{accounting.CURSOR} c", clock.iso_z(NOW - timedelta(days=20)))
+    last = (NOW - timedelta(days=10)).strftime("%Y-%m-%dT%H:%M:%S")
+
+    def away(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        if dict(itertools.pairwise(arguments)).get("-E", "") > last:
+            raise commands.SlurmAway("slurmdbd: Connection refused")
+        return sacct(program, *arguments, environment=environment)
+
+    monkeypatch.setattr(service, "run_slurm", away)
+    with pytest.raises(errors.SlurmUnavailable):
+        accounting.recent(service)
+    sacct.calls.clear()
+    last = "9"
+    accounting.recent(service)
+    monkeypatch.setattr(service, "run_slurm", sacct)
+    assert timedelta(days=10) <= NOW - _window_starts(service)[0] <= timedelta(days=11, minutes=10)
+
+
+def test_ends_of_long_jobs_are_asked_for_in_one_question(service: context.Context) -> None:
+    """However long ago they began: a job of weeks whose end slurmdbd heard late would run for ever in our rows."""
+    sacct = service.run_slurm
+    assert isinstance(sacct, fakes.Sacct)
+    begin = _since_now(days=40)
+    running = {"State": "RUNNING", "Submit": begin, "Eligible": begin, "Start": begin, "End": "Unknown"}
+    sacct.rows = [fakes.row(n, **running) for n in (7, 8, 9)]
+    accounting.run(service)
+    for row in sacct.rows:
+        row.update(State="FAILED", ExitCode="1:0", End=_since_now(hours=3))
+    sacct.calls.clear()
+    accounting.run(service)
+    assert [c[c.index("-j") + 1] for c in sacct.calls if "-j" in c] == ["7,8,9"]
+    assert [a.state for a in service.store.attempts()] == ["FAILED"] * 3
 
 
 def test_after_an_outage_the_whole_history_is_asked_for_soon(service: context.Context) -> None:
@@ -1420,3 +1540,21 @@ def test_a_failed_prolog_is_at_slurms_time_of_the_drain(
     drained.run(service)
     found = service.store.events(since=now - timedelta(hours=1), kinds=["slurmd"], cluster="c")
     assert [e.at for e in found] == [at if at and at < now else now]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"), [(b"OverTimeLimit = 15 min\n", 900.0), (b"OverTimeLimit = UNLIMITED\n", -1.0)]
+)
+def test_a_poll_keeps_slurms_over_time_limit(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch, line: bytes, kept: float
+) -> None:
+    """What accounting shows running counts no longer than limit and OverTimeLimit: the database knows both."""
+    sacct = service.run_slurm
+
+    def asked(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        return line if program == "scontrol" else sacct(program, *arguments, environment=environment)
+
+    monkeypatch.setattr(service, "run_slurm", asked)
+    accounting.run(service)
+    (row,) = service.store.rows("SELECT probing.over_time_limit() AS found", {})
+    assert row["found"] == {"c": kept}

@@ -449,3 +449,55 @@ def test_the_timeline_of_a_name_says_the_cluster(store: store_module.Store) -> N
     assert {row["cluster"] for row in every} == {"c", "zeta"}
     assert sorted(map(repr, mine)) == sorted(repr(row) for row in every if row["cluster"] == "c")
     assert {row["what"].split()[0] for row in mine} == {"event", "check", "attempt", "drain", "ack"}
+
+
+def test_an_attempt_that_cannot_run_any_more(
+    store: store_module.Store, postgres_url: str, make_attempt: Make
+) -> None:
+    """Its limit and OverTimeLimit are over and no agent names it; who may run on, or has no limit, is not counted as over."""
+    now, day = datetime.now(UTC), 86400.0
+    begin = now - timedelta(days=3)
+
+    def running(number: int, **over: Any) -> records.JobAttempt:
+        times = {
+            "submit_at": begin,
+            "start_at": begin,
+            "end_at": None,
+            "state": "RUNNING",
+            "time_limit_s": day,
+        }
+        return make_attempt(job_id=number, **{"nodes": ("n1", "n2"), **times, **over})
+
+    store.upsert_attempts([
+        running(1),
+        running(2, nodes=("n1", "named")),
+        running(3, time_limit_s=None),
+        running(4, time_limit_s=4 * day),
+        running(5, state="SUSPENDED"),
+        running(6, suspended_s=day / 2),
+        running(7, start_at=None, state="PENDING"),
+        running(8, end_at=now, state="FAILED"),
+        running(9, nodes=("n1", "silent")),
+        running(10, cluster="other"),
+        running(11, cluster="lenient"),
+        running(12, cluster="endless"),
+    ])  # fmt: skip
+    for cluster, over_s in (("lenient", 3600.0), ("endless", -1.0)):
+        store.remember(f"slurm.over_time_limit {cluster}", over_s)
+    for node, jobs in (("named", (2, 99)), ("silent", (9,)), ("n1", (99,))):
+        beat = records.AgentHeartbeat(cluster="c", node=node, at=now, jobs=jobs)
+        delivery.Delivery(postgres_url, "c", node).deliver(events=[], heartbeat=beat)
+    with psycopg.connect(postgres_url) as connection:
+        last = now - timedelta(days=1)
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET received_at = %s WHERE node = 'silent'", [last]
+        )
+    found = _rows(postgres_url, "SELECT a.job_id, probing.ran_until(a) AS at FROM probing.job_attempt a")
+    limit_at = begin + timedelta(days=1)
+    assert {row["job_id"]: row["at"] for row in found if row["at"]} == {
+        1: limit_at,
+        6: limit_at + timedelta(hours=12),
+        9: last,
+        10: limit_at,
+        11: limit_at + timedelta(hours=1),
+    }

@@ -144,3 +144,15 @@ def test_a_month_is_a_date(month: str, postgres_url: str) -> None:
     """What is no date makes no table."""
     with psycopg.connect(postgres_url) as connection, pytest.raises(psycopg.DataError):
         connection.execute("SELECT probing.make_month(%s)", [month])
+
+
+def test_what_roles_delivered_is_kept_for_two_days(postgres_url: str) -> None:
+    """Quotas look at the current hour; a row per agent and hour of the whole retention would be millions."""
+    add = "INSERT INTO probing.intake (role_name, hour, n_rows) SELECT 'r', now() - make_interval(hours => h), 1 FROM unnest(%s::int[]) AS h"
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(add, [[0, 47, 49, 2000]])
+    partitions.maintain(postgres_url, retention_days=400)
+    with psycopg.connect(postgres_url) as connection:
+        age_h = "extract(epoch FROM now() - hour) / 3600"
+        found = connection.execute(f"SELECT {age_h} FROM probing.intake ORDER BY 1").fetchall()
+    assert [round(hours) for (hours,) in found] == [0, 47]

@@ -261,6 +261,28 @@ def test_all_inside_is_the_network() -> None:
     assert (found.kind, found.ranks, found.seq, found.waiting) == ("all_inside", (), 9, (0, 1, 2, 3))
 
 
+def test_a_pair_that_is_stuck_in_its_own_group_is_named_where_all_others_wait_for_it() -> None:
+    """Ranks 0 and 1 never came to the gang's collective: no sentence may say that they entered it."""
+    members = {"0": range(4), "7": [0, 1]}
+    config = {g: {"name": g, "ranks": str(list(m))} for g, m in members.items()}
+    pair = [entry(1, "nccl:all_to_all", group="7", state="scheduled", time_created_ns=2 * 10**9)]
+    last = {g: {"last_enqueued_collective": n, "last_started_collective": -1, "last_completed_collective": n - 1} for g, n in (("0", 0), ("7", 1))}  # fmt: skip
+    dumps = [dump(r, pair, pg_config=config, pg_status=last) for r in (0, 1)]
+    dumps += [calls(r, [], ["0"], world=4, timed=False, members={"0": [0, 1, 2, 3]}) for r in (2, 3)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks, found.group, found.waiting) == ("all_inside", (0, 1), "7", (2, 3))
+    assert "the group (0, 1) entered all_to_all number 1 of group 7" in found.meaning
+
+
+def test_where_every_group_of_its_own_is_stuck_no_rank_is_named() -> None:
+    """Two pairs, each inside its own collective: nobody waits for anybody else."""
+    members = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3]}
+    dumps = [calls(r, ["0"], [str(1 + r // 2)], world=4, timed=False, members=members) for r in range(4)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("all_inside", ())
+    assert "Every rank of the group (0, 1) entered" in found.meaning
+
+
 def test_a_missing_dump_is_named_when_nothing_else_explains() -> None:
     """The process that ended before it could dump is the one to look at."""
     found = verdict.judge([dump(r, [entry(9)], 9, 8) for r in (0, 1, 3)])

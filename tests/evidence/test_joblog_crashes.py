@@ -27,6 +27,9 @@ ABOVE = [f"reading part {n} of the input" for n in range(30)]
         (["=>> PBS: job killed: vmem 12gb exceeded limit 10gb"], "slurm_oom", None),
         (["=>> PBS: job killed: walltime 3617 exceeded limit 3600"], "slurm_timeout", None),
         ([" E r r o r   t e r m i n a t i o n"], "program_error", ["user_program"]),
+        (["/b/gpusolver/src/PxgSolver.cpp (12) : internal error : solver cuEventRecord failed", "", "Segmentation fault"], "cuda_error", None),
+        (["Loss 0.3, step 12solve: ../src/grid.c:77: check: Assertion `n > 0' failed."], "program_error", ["user_program"]),
+        (["[ 12%]solve: grid.cpp:7: int check(int): Assertion `n > 0' failed."], "program_error", ["user_program"]),
     ],
     ids=lambda value: value[0][:40] if isinstance(value, list) else "",
 )  # fmt: skip
@@ -37,6 +40,25 @@ def test_a_crash_has_its_kind(last: list[str], kind: str, domains: list[str] | N
     causes = [f for f in found if f["first_cause"]]
     assert [(f["kind"], f["line"]) for f in causes] == [(kind, len(ABOVE) + 1)]
     assert domains is None or causes[0]["domains"] == domains
+
+
+def test_after_what_physx_reports_the_programs_own_exception_counts() -> None:
+    """A simulation goes on after it."""
+    raised = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 3, in f',
+        "    go()",
+        "KeyError: 'mass'",
+    ]
+    lines = [*ABOVE, "/b/gpusolver/src/PxgSolver.cpp (12) : internal error : cuEventRecord failed", *raised]
+    assert [f.kind for f in reader.read(lines) if f.first_cause] == ["python_exception"]
+
+
+@pytest.mark.parametrize("name", ["LowLevelFatalError", "[2024.05.01-10.00.00:123][ 77]LogCore: Fatal error:", "Fatal error:"])  # fmt: skip
+def test_an_engines_fatal_error_is_the_sentence_below_it(name: str) -> None:
+    lines = [*ABOVE, f"{name} [File:/src/Rhi.cpp] [Line: 803] ", "Memory->Find(Type) failed, Result=-8", "Signal 11 caught.", "Segmentation fault (core dumped)"]  # fmt: skip
+    found = [f for f in reader.read(lines) if f.first_cause]
+    assert [(f.kind, f.line) for f in found] == [("program_error", len(ABOVE) + 2)]
 
 
 def test_gasnet_names_the_process() -> None:
@@ -53,6 +75,9 @@ def test_gasnet_names_the_process() -> None:
         "E0000 00:00:1700000000.123456    1234 cuda_executor.cc:1228] INTERNAL: CUDA Runtime error: Failed call to cudaGetRuntimeVersion",
         "========= ERROR SUMMARY: 0 errors",
         "The handler caught a fatal signal in its test",
+        "/b/physx/src/NpScene.cpp (12) : internal error : the scene is empty",
+        "/b/gpucommon/PxgHeap.cpp (12) : warning : Failed to allocate pinned memory.",
+        "in run 12 we saw '0solve: grid.c:77: check: Assertion `n > 0' failed.'",
     ],
 )
 def test_what_well_ending_runs_print_is_no_crash(text: str) -> None:

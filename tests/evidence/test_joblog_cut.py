@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.evidence import classify
+from tests.every_case import every
 
 _PG = "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
 _E = "[rank1]:[E424 01:17:25.03 ProcessGroupNCCL.cpp:1895]"
@@ -266,6 +267,132 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
         "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n" + "".join(f"iteration {n} | loss 1.2\n" for n in range(9))
         + "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
     ),
+    (
+        "a rank that asks for NCCL's id; the paste ends within the reason",
+        "rendezvous_failed",
+        {"line": 3, "rank": 5, "op": "barrier"},
+        "Traceback (most recent call last):\n    work = default_pg.barrier(opts=opts)\nRuntimeError: [5] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Soc",
+    ),
+    (
+        "DeepSpeed: the line ends within the command",
+        "task_exit",
+        {"line": 2, "domains": ["user_program", "system_software", "hardware"]},
+        "[2026-05-15 00:12:57,785] [INFO] [launch.py:178:sigkill_handler] Killing subprocess 2211\n[2026-05-15 00:12:57,786] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_ra",
+    ),
+    (
+        "DeepSpeed: a page broke the line within the command",
+        "oom_kill_suspected",
+        {"line": 3},
+        "[2026-05-15 00:12:57,785] [INFO] [launch.py:178:sigkill_handler] Killing subprocess 2211\n[2026-05-15 00:12:57,786] [ERROR] [launch.py:184:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py', '--local_ra\nnk=1', '--lr', '0.1'] exits with return code = -9",
+    ),
+    (
+        "Paddle: the line ends within the command",
+        "task_exit",
+        {"line": 2, "rank": 3},
+        "LAUNCH INFO 2026-11-21 02:35:54,384 Pod failed\nContainer rank 3 status failed cmd ['/usr/bin/python3', '-u', 'tools/train.py'",
+    ),
+    (
+        "Paddle: the code of the failed worker",
+        "segfault",
+        {"line": 2},
+        "LAUNCH ERROR 2026-11-21 02:35:54,385 Container failed !!!\nContainer rank 0 status failed cmd ['/usr/bin/python3', '-u', 'train.py'] code -11 log log/workerlog.0",
+    ),
+    (
+        "torchelastic passes a hang-up on; the end of its traceback is cut off",
+        "process_terminated",
+        {"line": 1, "domains": ["user_program"]},
+        "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 411 closing signal SIGHUP\nTraceback (most recent call last):\n" + _FRAME[:-5],
+    ),
+    (
+        "torchelastic ends the others after one failed",
+        "python_exception",
+        {"line": 4},
+        "Traceback (most recent call last):\n" + _FRAME + "KeyError: 'lr'\nWARNING:torch.distributed.elastic.multiprocessing.api:Sending process 411 closing signal SIGTERM",
+    ),
+    (
+        "Ascend: the form with the function's name",
+        "watchdog_timeout_init",
+        {"line": 1},
+        "[PID: 81] 2026-12-29-03:16:15.787.356 Get_Socket_Timeout(EI0006): Getting socket times out. Reason: 1. The remote does not initia",
+    ),
+    (
+        "Ascend: a task of HCCL, without the lines above",
+        "watchdog_timeout",
+        {"line": 2, "timeout_ms": 1836000},
+        "        TraceBack (most recent call last):\n        The error from device(chipId:2, dieId:0), serial number is 9, hccl fftsplus task timeout occurred during task execution, stream_id:7, sq_id:7, task_id:5, stuck notify num:3, timeout:1836.[FUNC:Pro",
+    ),
+    (
+        "a logger announces the traceback below it",
+        "python_exception",
+        {"line": 5, "domains": ["user_program"]},
+        "[2026-03-27 08:57:41] ERROR: Uncaught exception:\nTraceback (most recent call last):\n" + _FRAME + "OSError: Caught OSError in DataLoader worker process 5.\nOriginal Traceback (most recent call last):\n  File \"/opt/wor",
+    ),
+    (
+        "a logger announces the loss of a peer",
+        "python_consequence",
+        {"line": 5},
+        "2026-03-27 08:57:41 - ERROR - Training failed:\nTraceback (most recent call last):\n" + _FRAME + "ConnectionResetError: [Errno 104] Connection reset by peer",
+    ),
+    (
+        "a logger announces a traceback that is cut off",
+        "python_exception",
+        {"line": 2, "domains": ["user_program", "system_software", "hardware"]},
+        "2026-03-27 08:57:41 - ERROR - Training failed:\nTraceback (most recent call last):\n" + _FRAME,
+    ),
+    (
+        "an error that does not announce the traceback below it",
+        "program_error",
+        {"line": 1},
+        "2026-03-27 08:57:41 - ERROR - shard 17 holds no samples\nTraceback (most recent call last):\n" + _FRAME + "ConnectionResetError: [Errno 104] Connection reset by peer",
+    ),
+    (
+        "a logger without the label that PyTorch's traceback has",
+        "python_consequence",
+        {"line": 5, "rank": 0},
+        '2026-03-27 08:57:41 - ERROR - Training failed:\n[rank0]: Traceback (most recent call last):\n[rank0]:   File "/opt/train.py", line 42, in main\n[rank0]:     run(args)\n[rank0]: ConnectionResetError: [Errno 104] Connection reset by peer',
+    ),
+    (
+        "NCCL's last error, which names the reason, is cut off",
+        "nccl_no_interface",
+        {"line": 4},
+        "torch.distributed.DistBackendError: NCCL error in: /opt/NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.29.3\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nFailed to initializ",
+    ),
+    (
+        "a page's mark for code in front of the first line",
+        "python_exception",
+        {"line": 4},
+        "`Traceback (most recent call last):\n" + _FRAME + "KeyError: 'lr'",
+    ),
+    (
+        "an RPC agent waits for an answer of a peer that is gone",
+        "peer_lost",
+        {"line": 1},
+        "[W tensorpipe_agent.cpp:939] RPC agent for worker3 encountered error when reading incoming response from worker4: eof (this error originated at tensorpipe/transport/shm/connection_impl.cc:259)\nTraceback (most rec",
+    ),
+    (
+        "RPC agents that lose each other between calls, as they do at every end",
+        None,
+        {},
+        "epoch 1 loss 2.1\nepoch 2 loss 2.0\n[W tensorpipe_agent.cpp:725] RPC agent for worker1 encountered error when reading incoming request from worker0: eof (this error originated at tensorpipe/transport/shm/connection_impl.cc:259)",
+    ),
+    (
+        "the same with an answer that nobody waits for any more",
+        None,
+        {},
+        "epoch 1 loss 2.1\nepoch 2 loss 2.0\nTraining finished successfully.\n[W tensorpipe_agent.cpp:939] RPC agent for worker1 encountered error when reading incoming response from worker0: eof (this error originated at tensorpipe/transport/uv/connection_impl.cc:132)",
+    ),
+    (
+        "PyTorch/XLA: the mesh's master is gone",
+        "store_lost",
+        {"line": 1},
+        "Exception in device=TPU:6: tensorflow/compiler/xla/xla_client/mesh_service.cc:294 : Failed to meet rendezvous 'loss_sum': Socket closed (14)\nTraceback (most recent call last):\n" + _FRAME,
+    ),
+    (
+        "PyTorch/XLA: not all came",
+        "rendezvous_timeout",
+        {"line": 1},
+        "RuntimeError: tensorflow/compiler/xla/xla_client/mesh_service.cc:243 : Failed to meet rendezvous 'torch_xla.core.xla_model.save': Deadline Exceeded (4)",
+    ),
 ]  # fmt: skip
 
 
@@ -313,3 +440,160 @@ def test_end_of_a_very_long_line_without_an_error(end: str) -> None:
     steps = "".join(f"\nepoch {n} loss 0.5" for n in range(9))
     data = f"{'x' * 9_000} {end}{steps if 'Epoch' in end else ''}".encode()
     assert not [f for f in classify.classify_stream([*data.splitlines()], "joblog") if f["first_cause"]]
+
+
+_LOST = "ModuleNotFoundError: No module named 'bees'"
+_ENDED = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-02T10:00:00 ***"
+
+
+@every(
+    ("lines", "kind"),
+    [
+        ([_LOST, _ENDED], "import_error"),
+        (["", _LOST, "row 1", _ENDED], "import_error"),
+        # the program went on, an earlier line shows that no head was cut off, or it was not cancelled
+        ([_LOST, *(f"row {n} of wax" for n in range(4)), _ENDED], "slurm_cancelled"),
+        (["reading wax", _LOST, _ENDED], "slurm_cancelled"),
+        ([_LOST, _ENDED.replace(" ***", " DUE TO NODE FAILURE ***")], "slurm_node_fail"),
+        ([_LOST, _ENDED.replace(" ***", " DUE TO TIME LIMIT ***")], "slurm_timeout"),
+    ],
+)
+def test_an_exception_with_which_the_log_begins_had_a_traceback(lines: list[str], kind: str) -> None:
+    """What Slurm cancelled right below it had failed before."""
+    found = classify.classify_stream(io.BytesIO("\n".join(lines).encode()), "joblog")
+    assert next(f["kind"] for f in found if f["first_cause"]) == kind
+
+
+def test_a_log_with_the_blanks_of_a_page_says_what_it_said() -> None:
+    """Pages keep the blanks of a log by those at which no line may be broken."""
+    log = 'reading wax 1\nException in thread "main" java.lang.IllegalStateException: no comb\n\tat a.B.c(B.java:3)\n'
+    page = log.replace(" ", "\N{NO-BREAK SPACE}")
+    found = [list(classify.classify_stream(io.BytesIO(text.encode()), "joblog")) for text in (log, page)]
+    assert [(f["line"], f["kind"], f["first_cause"]) for f in found[1]] == [(2, "program_error", True)]
+    assert found[0] == found[1]
+
+
+_END = "slurmstepd: error: *** JOB 4711 ON gpu-node07 CANCELLED AT 2026-03-14T09:26:53 DUE TO TIME LIMIT ***"
+_ANYBODY = ["user_program", "system_software", "hardware"]
+
+
+@every(
+    ("n_chars", "kind"),
+    [
+        *((n, "process_terminated") for n in (45, 55, 63, 76, 82, 85, 87)),
+        *((n, "slurm_timeout") for n in (89, 92, 97, len(_END))),
+    ],
+)
+def test_an_end_by_slurm_whose_reason_is_cut_off(n_chars: int, kind: str) -> None:
+    """Slurm ended the job, and nobody knows why until the first letters of the reason are there."""
+    (found,) = _read(f"epoch 1 loss 2.1\n{_END[:n_chars]}")
+    assert (found["kind"], found["line"], found["first_cause"]) == (kind, 2, True)
+    assert found["domains"] == (_ANYBODY if kind == "process_terminated" else ["user_program"])
+
+
+@every(
+    ("line", "kind"),
+    [
+        ("srun: error: gpu-node07: t", "task_exit"),
+        ("srun: error: gpu-node07: task", "task_exit"),
+        ("srun: error: gpu-node07: tasks 0-3,", "task_exit"),
+        ("srun: error: gpu-node07: task 3: Exi", "task_exit"),
+        ("srun: error: gpu-node07: task 3: Segmentati", "segfault"),
+        ("srun: error: gpu-node07: task 3: K", "oom_kill_suspected"),
+        ("srun: error: gpu-node07: task 3: Exited with exit code 2", "task_exit"),
+    ],
+)
+def test_an_end_of_tasks_that_is_cut_off(line: str, kind: str | None) -> None:
+    found = [f for f in _read(f"epoch 1 loss 2.1\n{line}") if f["first_cause"]]
+    assert [f["kind"] for f in found if f["kind"] != "slurm_launch_failed"] == ([kind] if kind else [])
+
+
+@every(
+    "line",
+    [
+        "RuntimeError: No CUDA GP",
+        "OSError: [Errno 101] Netw",
+        "RuntimeError: NCCL error in: /opt/conda/torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled",
+        "RuntimeError: DataLoader worker (pid 146",
+        "RuntimeError: DataLoader worker (pid 1469) is killed by sig",
+        "RuntimeError: Connectio",
+        "OSError: [Errno 28",
+        "lightning.fabric.utilities.exceptions.MisconfigurationException: No suppor",
+        "ERROR: Unexpected bus error encountered in",
+        "RuntimeError: One or more background workers are no longe",
+        "pygpu.gpuarray.GpuArrayException: b'cuDevicePrimary",
+        "ValueError: host not found: Na",
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: run time error: custom call 'xla.gpu.reduce_scatter' failed: external/xla/xla/servi",
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (e",
+        "RuntimeError: CUDA error:",
+        "RuntimeError: DataLoader worke",
+        "ERROR:composer.cli.launc",
+        "ERROR:composer.cli.launcher:Rank 0 c",
+        "Exception in device=TPU:6: tensorflow/compiler/xla/xla_client/mesh_service.cc:294 : F",
+        "RuntimeError: [enforce fail at inline_container.cc",
+        "RuntimeError: Rank 5, node n27, device 5, iter",
+        "RuntimeError: Rank 5, node n27, device 5, iteration 8123: Unexpected result nan (message='found NaN in lo",
+        "forrtl: severe (174): S",
+        "ERROR:composer.cli.launcher:Rank 0 crashed with",
+        "RuntimeError: CUDNN_STATUS_NOT_IN",
+        "FatalError: `Termination signal` is detec",
+        "forrtl: error (78): process killed",
+        "/opt/bin/solve: line 17: echo: write erro",
+        "RuntimeError: [enforce fail at inline_container.cc:764] . PytorchStreamWrit",
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/a/main.c', '-O3'",
+        "MPICH ERROR [Rank 7] [job id 65.0] [Mon Jan 11 16:15:34 2026] [unknown] [nid001] - Abort(1115279) (rank 7 in comm 0): Fatal error in PMPI",
+    ],
+)  # fmt: skip
+def test_an_error_that_is_cut_off_before_it_shows_whose_fault_it_is_accuses_nobody(line: str) -> None:
+    """What the whole line says may be a machine's or another process's fault."""
+    (found,) = [f for f in _read(f"epoch 1 loss 2.1\n{_FRAME}{line}") if f["first_cause"]]
+    assert found["domains"] == _ANYBODY
+
+
+@every(
+    "line",
+    [
+        "RuntimeError: No CUDAtrix in the batch",
+        "ValueError: no such mode",
+        "RuntimeError: Input/output shapes differ",
+        "ERROR:trainer:bad config",
+        "ERROR:bad_config",
+        "RuntimeError: Rank 5, node n27, device 5, iteration 8123: the batch has no tokens",
+        "ValueError: case foo unhandled",
+        "Aborted (by user)",
+        "KeyError: 'Broken'",
+        "FileNotFoundError: [Errno 2] No su",
+        "RuntimeError: Rank 0 crashed with an empty batch",
+    ],
+)
+def test_an_error_that_only_begins_alike_is_the_programs(line: str) -> None:
+    (found,) = [f for f in _read(f"epoch 1 loss 2.1\n{_FRAME}{line}") if f["first_cause"]]
+    assert found["domains"] == ["user_program"]
+
+
+@every(
+    ("line", "kind"),
+    [
+        ("nk0]: ValueError: min() arg is an empty sequence", "python_exception"),
+        ("rmine the device handle for GPU0000:4E:00.0: GPU is lost.  Reboot the system to recover this GPU", "cuda_device_lost"),
+        ("Python error: Segmentation fault", "segfault"),
+        (": severe (174): SIGSEGV, segmentation fault occurred", "segfault"),
+        ("access fault by GPU node-2 (Agent handle: 0x1191a00) on address (nil). Reason: Page not present", "cuda_illegal_access"),
+    ],
+)  # fmt: skip
+def test_a_log_that_begins_within_the_line_of_its_cause(line: str, kind: str) -> None:
+    found = _read(f"{line}\nsrun: error: n1: task 0: Exited with exit code 1")
+    assert [(f["kind"], f["line"]) for f in found if f["first_cause"]] == [(kind, 1)]
+
+
+def test_rusts_number_of_an_error_is_the_systems() -> None:
+    """The system's words stand behind it, where the line goes so far."""
+    (found,) = _read(
+        "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: Stor"
+    )
+    assert found["kind"] == "disk_full"
+
+
+def test_a_message_of_glibc_about_the_heap_is_known_by_its_head() -> None:
+    (found,) = _read("*** Error in `./bin/solve': corrupted si")
+    assert found["kind"] == "memory_corruption"

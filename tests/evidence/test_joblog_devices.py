@@ -329,3 +329,25 @@ def test_a_lost_gpu_in_a_monitors_words_is_confirmed_by_the_programs_own_error(
 def test_who_launches_a_kernel_reports_cudas_errors() -> None:
     words = "an illegal memory access was encountered launching kernel kClearForces"
     assert kind(f"Error: {words}", "STOP") == "cuda_illegal_access"
+
+
+@every(
+    ("words", "expected"),
+    [
+        ("an illegal memory access was encountered", "cuda_illegal_access"),
+        ("out of memory", "cuda_oom"),
+        ("invalid configuration argument", "cuda_error"),
+        ("unspecified launch failureTraceback (most recent call last):", "cuda_launch_failure"),
+    ],
+)
+def test_a_check_of_cuda_calls_prints_its_file_and_below_it_the_error(words: str, expected: str) -> None:
+    below = ["the forward pass failed", *RAISED[:2]]
+    assert kind("[CUDA ERROR] in cuda/raster.cu", f"Line 77: {words}", *below) == expected
+    assert kind("Line 77: invalid configuration argument", "done") is None
+
+
+@every("raised", ["MemoryError", "distributed.utils - ERROR -", "RuntimeError"])
+def test_the_memory_that_rmm_lacks_is_the_gpus(raised: str) -> None:
+    error = "std::bad_alloc: out_of_memory: RMM failure at:/opt/rmm/pool.hpp:7: Maximum pool size exceeded"
+    assert kind(*RAISED, f"{raised}: {error}" if raised[-1] != "-" else f"{raised} {error}") == "cuda_oom"
+    assert kind(*RAISED, "MemoryError: std::bad_alloc") == "host_memory_error"

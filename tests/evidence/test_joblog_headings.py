@@ -15,6 +15,12 @@ FIRST = {
     "Nextflow's compiler": ("ERROR ~ Script compilation error\n- file : /w/main.nf\n- cause: Unexpected input: ')' @ line 3\n", 3, "program_error"),
     "a logger's exception": ("[ERROR] WorkflowError:\nthe sheet of samples has no column 'fq2'\n", 2, "program_error"),
     "a rule of Snakemake": ('[ERROR] RuleException:\nCalledProcessError in file "/w/a.smk", line 3:\nCommand \'x\' returned non-zero exit status 1.\n[ERROR] Error in rule a, jobid: 1\n[ERROR] WorkflowError:\nAt least one job did not complete successfully.\n[ERROR] The analysis run has failed.', 2, "program_error"),
+    "a rule of Snakemake, of old": ('Error in rule comb:\n    jobid: 3\n\nRuleException:\nCalledProcessError in line 7 of /w/a.smk:\nCommand \'x\' returned non-zero exit status 1.\nExiting because a job execution failed. Look above for error message', 1, "program_error"),
+    "a rule of Snakemake, and its sum": ("Error in rule comb:\n    jobid: 3\n\nWorkflowError:\nAt least one job did not complete successfully.", 1, "program_error"),
+    "a workflow of Snakemake's": ("Building DAG of jobs...\nWorkflowError:\nTarget rules may not contain wildcards.", 3, "program_error"),
+    "a rule of Snakemake with its own error": ("Error in rule comb:\n    jobid: 3\n\nRuleException:\nNameError in line 7 of /w/a.smk:\nname 'combs' is not defined\nExiting because a job execution failed. Look above for error message", 5, "program_error"),
+    "a fixture of pytest": ("==== ERRORS ====\n____ ERROR at setup of test_comb ____\n    def comb():\n>       return hives['north']\nE       KeyError: 'north'\n\nt.py:4: KeyError\n==== 1 error in 0.2s ====", 5, "python_exception"),
+    "a logger that breaks its lines": ("260102-10:11:12,7 bees.flow INFO:\n\t node comb began\n260102-10:11:13,7 bees.flow ERROR:\n\t could not run node: comb.wax_split", 4, "program_error"),
     "a graph of TensorFlow": (TRACE + "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:\n\nDetected at node 'a/b' defined at (most recent call last):\n    File \"/w/t.py\", line 3, in <module>\n      main()\nNode: 'a/b'\nIncompatible shapes: [8,4] vs. [8,5]\n\t [[{{node a/b}}]]", 10, "python_exception"),
     "Charm++": ("------------- Processor 0 Exiting: Called CmiAbort ------------\nReason: FATAL ERROR: no file of parameters was named\n", 2, "program_error"),
     "LS-DYNA": (" *** Error 10246 (KEY+246)\n     the deck has no part 7\n", 2, "program_error"),
@@ -41,6 +47,15 @@ FIRST = {
     "GADGET": ("Begin Step 3\nNo tree of this depth is possible.\ntask 4: endrun called with an error level of 7\n\n", 2, "program_error"),
     "FLASH": (" [burn] ERROR: no root of the rate\n zone 4\n\n Driver_abort called. See log file for details.\n Error message is [burn] ERROR: stopped\n", 1, "program_error"),
     "AMReX": ("STEP = 3\namrex::Abort::4::Assertion `dt > 0' failed, file \"a.cpp\", line 3 !!!\nSIGABRT\nSee Backtrace.4 file for details", 2, "program_error"),
+    "AMReX's handler": ("STEP = 3\nErroneous arithmetic operation\nSee Backtrace.7 file for details", 2, "process_crashed"),
+    "AMReX's handler before 24": ("STEP = 3\n7::Segfault !!!\nSee Backtrace.7.2 file for details", 2, "segfault"),
+    "AMReX's handler of an instruction": ("STEP = 3\nSIGILL Invalid, privileged, or ill-formed instruction\nSee Backtrace.7 file for details", 2, "process_crashed"),
+    "AMReX's handler of another's signal": ("STEP = 3\nSIGTERM\nSee Backtrace.prog2.7 file for details", 2, "process_terminated"),
+    "Bowtie": ('Warning: Could not open read file "wing.fq" for reading; skipping...\nCommand: bowtie2-align-s --wrapper basic-0 -x fly -U wing.fq ', 1, "program_error"),
+    "Bowtie, and another error": ("Error: the reads of wing.fq have no quality\nCommand: /opt/b/hisat2-align-s --wrapper basic-0 -x fly -U wing.fq", 1, "program_error"),
+    "Bowtie without a reason": ("Command: bowtie2-align-s --wrapper basic-0 -x fly -U wing.fq", 1, "task_exit"),
+    "a Fortran code's own abort": ("(read_moss) Problem with the table of mosses\nImage              PC                Routine            Line        Source\nmoss.exe           00000000014D0C2B  shr_abort_mod_mp_          77  shr_abort_mod.F90\nmoss.exe           0000000001A2E001  Unknown               Unknown  Unknown", 1, "program_error"),
+    "a Fortran code's own abort alone": ("Image              PC                Routine            Line        Source\nmoss.exe           00000000014D0C2B  moss_abort_                77  moss.F90", 2, "process_aborted"),
     # farewells that are no reason, and no good end
     "IDL": ("% Compiled module: FLAT.\n% Attempt to subscript BIAS with <INT (9)> is out of range.\n% Execution halted at: FLAT  3 /h/flat.pro\n% Program caused arithmetic error: Floating overflow", 2, "program_error"),
     "VMD": ("Info) VMD for LINUXAMD64, version 1.9.3\ninvalid command name \"mesure\"\n    while executing\n\"mesure center $s\"\n    (procedure \"mid\" line 2)\n    invoked from within\n\"mid $s\"\n    (file \"m.tcl\" line 4)\nInfo) VMD for LINUXAMD64, version 1.9.3\nInfo) Exiting normally.", 2, "program_error"),
@@ -85,10 +100,14 @@ FIRST = {
     "Open MPI and a bad buffer": ("[n1][[12,1],3][btl_tcp_frag.c:227:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv error (0x7f, 81)\n\tBad address(1)\n[n1:1] pml_ob1_sendreq.c:308 FATAL", 1, "program_error"),
     "Open MPI and a peer": ("[n1][[12,1],3][btl_tcp_frag.c:227:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection reset by peer (104)", 1, "peer_lost"),
     "a source file in front of an abort": ("(W pid=7) [/b/gloo/transport/x.h:596] listen: invalid argument\n(W pid=7) *** SIGABRT received at time=1734086759 ***", 1, "program_error"),
+    "columns of Gaudi": ("BeeReader                INFO   opening wax.root\nBeeReader                ERROR   the tree of wax.root does not exist\nBeeReader                INFO   1 file", 2, "program_error"),
+    "Slurm's library": ("code 1: slurm_submit_batch_job: Socket timed out on send/recv operation\nstdout\n", 1, "slurm_launch_failed"),
+    "a pool's worker": ("BeePool          | [1.2/4.0 93.1Gb] worker 'comb07' killed by signal SIGKILL\nBeePool          | [1.2/4.0 93.1Gb] 1 worker(s) have died.", 1, "oom_kill_suspected"),
     "a GPU's fault, and glog's line": ("Memory access fault by GPU node-3 on address 0x42. Reason: Unknown.\n*** Aborted at 1500432842 (unix time) try \"date -d @1500432842\" ***\n*** SIGABRT (@0x9ec) received by PID 2540 (TID 0x7f) from PID 2540; stack trace: ***", 1, "cuda_illegal_access"),
     # ended from outside
     "a terminal that went away": ("Received 1 death signal, shutting down workers\n" + TRACE + "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 1", 1, "process_terminated"),
     "a server": ("[2026] SIGTERM received. Draining requests and shutting down...\n[2026] Subprocess scheduler (pid=3) crashed with exit code -15. Triggering SIGQUIT", 1, "process_terminated"),
+    "an interruption without its traceback": ("row 3\nKeyboardInterrupt", 2, "interrupted"),
     "a server as it starts": (TRACE + "KeyboardInterrupt: terminated\n", 4, "interrupted"),
     "Airflow": ("[2025-01-01T00:00:00] {taskinstance.py:1} ERROR - Received SIGTERM. Terminating subprocesses.\n" + TRACE + "airflow.exceptions.AirflowException: Task received SIGTERM signal", 1, "process_terminated"),
     "Snakemake": ("Terminating processes on user request, this might take some time.\n[Sun]\nError in rule a:\n    jobid: 2\n", 1, "interrupted"),
@@ -114,6 +133,14 @@ NOTHING = {
     "an interrupt long before the end": TRACE
     + "KeyboardInterrupt\n"
     + "\n".join(f"row {n}" for n in range(60)),
+    "a list of signals": "handlers are set for\nSIGTERM\nSIGINT\nall rows are read",
+    "Bowtie that passed a file over": 'Warning: Could not open read file "wing.fq" for reading; skipping...\n# reads processed: 1200\n# reads with at least one alignment: 1100 (91.67%)\nReported 1100 alignments',
+    "Bowtie's call as it begins": "INFO: Command: /opt/b/bowtie2-align-s --wrapper basic-0 -x fly -U wing.fq\nReported 1100 alignments",
+    "a warning of Fortran with its stack": "forrtl: warning (406): fort: (1): In call to MOSS, an array temporary was created for argument #1\n\nImage              PC                Routine            Line        Source\nmoss.exe           00000000014D0C2B  moss_grow_                77  moss.F90\nrow 3\nfinished",
+    "a logger's empty line": "2031-02-03 10:11:12,345 bees ERROR:\n2031-02-03 10:11:12,346 bees INFO: comb 3 is here\n2031-02-03 10:11:12,347 bees INFO: over",
+    "columns of a table": "MODULE        ERROR   TOTAL\ncomb           0       12\nwax            1       14",
+    "an interruption that the program got over": "step 2 loss 2.0\nKeyboardInterrupt\n"
+    + "\n".join(f"step {n} loss {1 / n:.3f}" for n in range(3, 40)),
     "UCX where the program goes on": "[1.8] [n1:5:2]   ucp_rkey.c:250  UCX  ERROR one lane is not there\n"
     + "\n".join(f"step {n} loss {1 / n:.3f}" for n in range(1, 40)),
 }

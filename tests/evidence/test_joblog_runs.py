@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -199,6 +200,84 @@ def test_exceptions_that_ranks_wrote_into_each_other_are_read() -> None:
     assert found.kind == "nccl_invalid_usage"
     assert (found := first([nccl])) is not None
     assert found.kind == "nccl_invalid_usage"
+
+
+HEAD = "Traceback (most recent call last):"
+FRAMES = ['  File "/opt/own/run.py", line 12, in <module>', "    main()", '  File "/opt/own/run.py", line 7, in main', "    step(batch)", "    ^^^^^^^^^^^"]  # fmt: skip
+
+
+def parts(name: str, text: str) -> list[str]:
+    """What a rank writes one after the other: a line and its end are two parts, an exception's name and text as well."""
+    return [*(part for line in [HEAD, *FRAMES] for part in (line, "\n")), name, ": ", text, "\n"]
+
+
+@every(
+    ("name", "text", "kind"),
+    [
+        ("RuntimeError", "No CUDA GPUs are available", "cuda_unavailable"),
+        ("RuntimeError", "CUDA error: an illegal memory access was encountered", "cuda_illegal_access"),
+        ("own.errors.ShapeError", "the batch has 3 axes, not 4", "python_exception"),
+        ("OSError", "[Errno 101] Network is unreachable", "python_exception"),
+        ("RuntimeError", "Connection reset by peer", "python_consequence"),
+        ("OSError", "[Errno 28] No space left on device", "disk_full"),
+        ("ModuleNotFoundError", "No module named 'own'", "import_error"),
+    ],
+)
+def test_ranks_that_write_their_tracebacks_into_each_other_end_by_the_exception(
+    name: str, text: str, kind: str
+) -> None:
+    """At whatever part one interrupts the other: the domains are those of one rank alone."""
+    alone = first([*WORK, HEAD, *FRAMES, f"{name}: {text}"])
+    assert alone is not None
+    for seed in range(12):
+        order = random.Random(seed)
+        ranks = [parts(name, text) for _ in range(order.choice([2, 3, 4, 8]))]
+        written = "".join(order.choice([rank for rank in ranks if rank]).pop(0) for _ in range(sum(map(len, ranks))))  # fmt: skip
+        found = first([*WORK, *written.split("\n")])
+        assert found is not None, written
+        assert (found.kind, found.domains) == (kind, alone.domains), written
+
+
+@every(
+    ("lines", "line"),
+    [
+        ([HEAD, FRAMES[0], "    main()RuntimeError:  [!] the loss is odd", "", FRAMES[2], "    step(batch)"], 3),
+        ([f"    main()  {FRAMES[2].strip()}", "RuntimeErrory = step(batch)  # forward", ": ", "Expected to have two batches before this one."], 4),
+        ([f"{HEAD}{HEAD}", f"{FRAMES[0]}{FRAMES[0]}", "", "    main()RuntimeError", ": the batch is empty"], 5),
+        ([HEAD, *FRAMES[:2], f"ValueError: the batch is empty{HEAD}", *FRAMES[:2], "ValueError: the batch is empty"], 4),
+        ([HEAD, FRAMES[2] + "ValueError: the batch is empty"], 2),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", "    main()The batch is empty"], 4),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", "  [Previous line repeated 3 more times]The batch is empty"], 4),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", f"{FRAMES[2]}The batch is empty"], 4),
+        ([f"{HEAD}{HEAD}", FRAMES[0], "RuntimeError: ", "CUDA kernel errors might be reported late", "The batch is empty"], 5),
+    ],
+)  # fmt: skip
+def test_an_exception_behind_anothers_line_is_read(lines: list[str], line: int) -> None:
+    found = first([*WORK, *lines])
+    assert found is not None
+    assert (found.kind, found.line) == ("python_exception", len(WORK) + line)
+
+
+@every(
+    ("lines", "line"),
+    [
+        ([HEAD, FRAMES[0], "    raise MyValueError", "MyValueError"], 4),
+        ([HEAD, FRAMES[0], "    raise errors.ValueError", "own.ValueError: 3"], 4),
+        ([HEAD, FRAMES[0], '    log("seen:RuntimeError: lost")', "KeyError: 'a'"], 4),
+        ([HEAD, FRAMES[0], "    except (OSError,ValueError): pass", "KeyError: 'a'"], 4),
+        ([HEAD, FRAMES[0], "    go()", "RuntimeError:     four blanks before it", "done"], 4),
+        ([HEAD, FRAMES[0], "    go()", "RuntimeError", ": no text of it", "done"], 4),
+    ],
+)
+def test_the_traceback_of_one_process_is_read_as_it_is(lines: list[str], line: int) -> None:
+    found = first([*WORK, *lines])
+    assert found is not None
+    assert (found.line, found.message) == (len(WORK) + line, lines[line - 1])
+
+
+@every("lines", [["  [W1]RuntimeError: caught, once more"], ["done: main()ValueError: it says"], [": ", "all is well"]])  # fmt: skip
+def test_without_a_traceback_nothing_is_taken_apart(lines: list[str]) -> None:
+    assert first([*WORK, *lines, *WORK]) is None
 
 
 def test_a_handler_that_is_named_after_an_error_is_no_exception() -> None:

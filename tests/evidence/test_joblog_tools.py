@@ -3,6 +3,7 @@
 import io
 
 from probing_cluster.evidence import classify
+from probing_cluster.evidence.joblog import reader
 from tests.every_case import every
 
 STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
@@ -91,6 +92,12 @@ NO_ENVIRONMENT = [
     ("/home/u/venv/bin/activate: No such file or directory", "program_error"),
     ("/opt/conda/etc/profile.d/conda.sh: No such file or directory", "program_error"),
 ]
+FILES_OF_ENVIRONMENTS = [
+    "/job1/slurm_script: 4: .: cannot open /home/u/venv/bin/activate: No such file",
+    "/job1/slurm_script: 4: .: Can't open /home/u/venv/bin/activate",
+    "critical libmamba Cannot activate, prefix does not exist at: '/home/u/envs/fit'",
+]
+"""As dash and micromamba say it."""
 WITH_HELP = [
     (
         "fatal: Could not read from remote repository.",
@@ -122,6 +129,10 @@ FIRST = [
     # An environment that was not brought explains a missing package, not an error of the program's own.
     *((f"/job1/slurm_script: line 4: {lost}\nstart\n{TRACE}\nModuleNotFoundError: No module named 'torch'", 1, kind) for lost, kind in NO_ENVIRONMENT),
     *((f"/job1/slurm_script: line 4: {lost}\nstart\n{TRACE}\nKeyError: 'lr'", 5, "python_exception") for lost, _ in NO_ENVIRONMENT),
+    *((f"{lost}\nstart\n{TRACE}\nModuleNotFoundError: No module named 'torch'", 1, "program_error") for lost in FILES_OF_ENVIRONMENTS),
+    *((f"{lost}\nstart\n{TRACE}\nKeyError: 'lr'", 5, "python_exception") for lost in FILES_OF_ENVIRONMENTS),
+    *((f"{lost}\nloading\nreading\nwriting\nsaved\ndone", 0, "") for lost in FILES_OF_ENVIRONMENTS),
+    ("/job1/slurm_script: 4: .: cannot open /home/u/settings: No such file\nstart\n" + f"{TRACE}\nModuleNotFoundError: No module named 'torch'", 5, "import_error"),
     # A command with a code of its own, behind one that the script went on after.
     (f"{CP}\n{RSYNC}\n\nsent 18 bytes  received 12 bytes\n{RSYNC_END}", 2, "program_error"),
     (f"{CP}\n{RSYNC_END}", 2, "program_error"),
@@ -311,3 +322,23 @@ def test_who_started_the_launcher_may_know_more_than_its_table(statement, kept):
     table = "Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 14)\n  error_file: <N/A>\n============\n"
     found = [f["line"] for f in classify.classify_stream(io.BytesIO((table + statement).encode()), "joblog")]
     assert (8 in found) == kept
+
+
+def test_a_missing_package_bears_the_set_up_that_failed_however_far_above():
+    """Only a package of the program's language: what else failed has another reason."""
+    copied = "\n".join(f"copying part {n} of 40: done" for n in range(1, 41))
+    ends = {
+        f"{TRACE}\nModuleNotFoundError: No module named 'torch'": True,
+        "Error in library(readr) : there is no package called 'readr'\nExecution halted": True,
+        f"{TRACE}\nKeyError: 'lr'": False,
+    }
+    for lost in (
+        "/job1/slurm_script: line 4: module: command not found",
+        "CondaError: Run 'conda init' before 'conda activate'",
+        'Lmod has detected the following error:  The following module(s) are unknown: "fit/3"',
+    ):
+        for end, bears in ends.items():
+            text = f"{lost}\n{copied}\n{end}"
+            first = next(f for f in reader.read(text.splitlines()) if f.first_cause)
+            lacked = str(first.detail.get("lacked_before", ""))
+            assert (" ".join(lacked.split()) == " ".join(lost.split())) is bears, (lost, end, first)

@@ -603,7 +603,7 @@ FOUND = [
     ("Slurm's end, broken by a page", "slurm_timeout", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57\nDUE TO TIME LIMIT ***"),
     ("Slurm's end, broken between two of its words", "slurm_timeout", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57 DUE TO\nTIME LIMIT ***"),
     ("Slurm's end, broken within its reason", "slurm_timeout", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57 DUE TO TIME\nLIMIT ***"),
-    ("Slurm's end, cut off", "slurm_cancelled", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57"),
+    ("Slurm's end, cut off before a reason", "process_terminated", {"line": 1}, "slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-02-19T13:55:57"),
     ("a page that shows the message of a node failure", None, {}, "Error Message:\n*** JOB ID ON nodeXY CANCELLED AT 2020-04-27TXXXX DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n\nApril 23\nNew login node for the cluster\nTry it and report to us"),
     ("Paddle's launcher: the code of the failed worker", "process_terminated", {"line": 3}, "LAUNCH ERROR 2025-06-16 10:11:25,795 Container failed !!!\nLAUNCH INFO 2025-06-16 10:11:25,795 ------------------------- ERROR LOG DETAIL -------------------------\nLAUNCH INFO 2025-06-16 10:11:25,796 Exit code -15"),
 ]  # fmt: skip

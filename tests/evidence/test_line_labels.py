@@ -37,6 +37,7 @@ LOGS = {
     "quoted": ["===== system prompt (verbatim) =====", "### Example", *TRACEBACK, "KeyError: 'lr'", "===== end of system prompt =====", *TRACEBACK, "ValueError: bad shape"],
 }  # fmt: skip
 WRAPPERS = {
+    "Livy": "2031-02-03 10:11:12,345 INFO utils.LineBufferedStream: {}", "Spark's launcher": "31/02/03 10:11:12 INFO org.apache.spark.launcher.app.bees: {}",
     "srun --label": "3: {}", "srun --label, padded": " 3: {}", "mpirun": "[1,3]<stderr>:{}", "torchrun --tee": "[default3]:{}",
     "pdsh": "gpu-node-12: {}", "pdsh to itself": "localhost: {}", "DeepSpeed": "worker-1: {}", "host and rank": "n7:3: {}", "Intel MPI": "[3] {}",
     "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",

@@ -706,7 +706,7 @@ def test_a_workflow_engines_headings_give_way_to_what_the_pull_said() -> None:
     fatal = f"{IMAGE} Error reading manifest 3: toomanyrequests: too many pulls"
     assert line_of("Building DAG of jobs...", *heads, fatal) == [("slurm_launch_failed", 4)]
     assert line_of(*heads) == [("program_error", 2)]
-    assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 1)]
+    assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 2)]
 
 
 IGNORED = [
@@ -906,6 +906,7 @@ BUILDER = "[E] Error[4]: [net.cpp::check::51] Error Code 4: Internal Error (Relu
         (["MPICH ERROR: Unable to use a MAP_POLICY of 'SOCKET'.", "MPICH ERROR [Rank 0] [job id 1.0] [n1] - Abort(1) (rank 0 in comm 0): Fatal error in PMPI_Init_thread: Other MPI error, error stack:"], 1),
         (["[n1:7] [[1,1],3] selected pml ob1, but peer [[1,1],0] on n0 selected pml cm", "[n1:7] pml_ucx.c:178  Error: Failed to receive UCX worker address: Not found (-13)"], 1),
         (["A requested component was not found, or was unable to be opened.  This", "Component: none", "It looks like pmix_init failed for some reason; your parallel process is"], 1),
+        (["[n1:77] PMIX ERROR: OUT-OF-RESOURCE in file dstore_segment.c at line 7", "[n1:77] PMIX ERROR: OUT-OF-RESOURCE in file dstore_base.c at line 9", "*** An error occurred in MPI_Init_thread", "*** on a NULL communicator"], 1),
         ([f"[01/02/2023-15:12:06] {BUILDER}", *[f"input: {n}" for n in "abcdef"], "&&&& FAILED TensorRT.trtexec # ./trtexec"], 1),
         ([f"{SUM} 1", "reading the mesh", "mesh.c: the list of cells is invalid"], 3),
         ([f"{PLEXEC},256)", "the input deck is invalid"], 2),
@@ -961,6 +962,7 @@ def test_a_launchers_sum_and_a_wrapper_give_way_to_what_says_more(
         (["Aborted.", *[f"the next of the runs, {n}" for n in "abcdef"], "finished in 3 s"], []),
         ([BUILDER, "[W] the tactic is left out", "the engine was built", "&&&& PASSED TensorRT.trtexec # ./trtexec"], []),
         (["A requested component was not found, or was unable to be opened.  This", "Component: none", "step 1 of 2"], []),
+        (["[n1:77] PMIX ERROR: OUT-OF-RESOURCE in file dstore_segment.c at line 7", "step 1 of 2", "step 2 of 2", "done"], []),
         (["1.2s: job.exception type=exec severity=1 a shell was slow"], []),
         (["   Exit Status:        0"], []),
     ],

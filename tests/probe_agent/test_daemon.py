@@ -288,12 +288,13 @@ def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> 
     scontrol.chmod(0o755)
     spared = node.wait(lambda: (reply := node.ask("prolog", job_id=5, gpus=str(broken), **account))["reason"].endswith("cancel the job") and reply)  # fmt: skip
     assert spared["fit"] is True
-    scontrol.write_text(f"#!/bin/sh\ncat <<END\n{flags % 1}END\n")
+    named = "   ReqNodeList=n[1-4] ExcNodeList=(null)\n"
+    scontrol.write_text(f"#!/bin/sh\ncat <<END\n{flags % 1}{named}END\n")
     node.wait(lambda: node.ask("prolog", job_id=2, gpus=str(broken), **account)["fit"] is False)
     assert node.ask("prolog", job_id=3, gpus=str(well), **account)["fit"] is True
     assert node.ask("prolog", job_id=4, gpus="", **account)["fit"] is True
-    query = "select job_id from probing.health_event where code = 'prolog_refused'"
-    assert node.wait(lambda: node.rows(query)) == [(2,)]
+    query = "select job_id, detail ->> 'bound_by' from probing.health_event where code = 'prolog_refused'"
+    assert node.wait(lambda: node.rows(query)) == [(2, "nodelist")]
 
 
 def test_an_agent_that_works_reports_to_systemd(

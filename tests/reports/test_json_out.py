@@ -85,8 +85,24 @@ def test_logs_are_in_the_attempt_whose_prolog_they_are_of(story: rows.ReportRows
     found = document(dataclasses.replace(story, logs=logs))["attempts"]
     assert [[log["path"] for log in a["logs"]] for a in found] == [["/w/0"], ["/w/1"]]  # type: ignore[attr-defined]
     assert found[0]["logs"][0] == {  # type: ignore[index]
-        "node": "n1", "stream": "stdout", "path": "/w/0", "tail": ["x"], "why_not_read": None, "note": None,
+        "node": "n1", "stream": "stdout", "path": "/w/0", "tail": ["x"], "error": None, "why_not_read": None, "note": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "shown"), [(0, ["x"]), (None, ["x"]), (1, []), ("1", ["x"])])
+def test_the_output_of_a_start_that_accounting_does_not_list_yet_is_not_the_one_before_its(
+    story: rows.ReportRows, count: object, shown: list[str]
+) -> None:
+    """slurmctld was restarted: its word of the next start comes later than that start's Prolog."""
+    first = dataclasses.replace(min(story.attempts, key=lambda a: a.attempt), restart_count=0)
+    assert first.end_at is not None
+    at = (first.end_at + timedelta(seconds=30)).isoformat()
+    logs = rows.from_json({"logs": [{"node": "n1", "at": at, "restart_count": count, "logs": [{"path": "/w/o", "tail": ["x"]}]}]}).logs  # fmt: skip
+    alone = dataclasses.replace(
+        story, attempts=(first,), verdicts=tuple(v for v in story.verdicts if v.submit_at == first.submit_at), logs=logs,
+    )  # fmt: skip
+    (found,) = document(alone)["attempts"]  # type: ignore[misc]
+    assert [line for log in found["logs"] for line in log["tail"]] == shown
 
 
 def test_the_file_of_a_start_with_two_prologs_is_shown_once(story: rows.ReportRows) -> None:

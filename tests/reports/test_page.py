@@ -75,7 +75,8 @@ def test_a_line_of_the_output_has_its_number_and_no_time(story: rows.ReportRows)
             story.evidence[0], at=read_at, observed_at=read_at, **of_log | {"source": "dump"}
         ),
     ]
-    for event, place in zip(undated, ("line 12", "at end"), strict=True):
+    undated.append(dataclasses.replace(undated[0], detail={"line": 12, "at_byte": 4096}))
+    for event, place in zip(undated, ("line 12", "at end", "byte 4096"), strict=True):
         shown = page.render(build(dataclasses.replace(story, evidence=(event, story.evidence[1]))))
         assert f"<td>{place}</td>" in shown
         assert phrase.stamp_z(read_at) not in shown

@@ -820,6 +820,31 @@ def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.ReportR
     assert all(len(line) <= 60 for line in folded.splitlines() if line.startswith("    |"))
 
 
+def test_the_line_of_the_first_cause_is_shown_with_its_place(story: rows.ReportRows) -> None:
+    """A large log's last lines may not hold it. Where they do, it is not shown twice; a line that only tells of trouble gives way to it."""
+    at = min(a.start_at for a in story.attempts if a.start_at)
+    assert at is not None
+    tail = ("error: while cleaning up", *(f"cleanup {n}" for n in range(9)))
+    stored = {"path": "/w/out", "tail": list(tail), "error": "KeyError: 'lr'", "error_place": "byte 48123456"}
+
+    def shown(log: dict[str, object]) -> tuple[str, str, object]:
+        logs = rows.from_json({"logs": [{"node": "n1", "at": at.isoformat(), "logs": [log]}]}).logs
+        report = model.build(job_ref.parse("4242"), dataclasses.replace(story, logs=logs), now=NOW)
+        (found,) = (a["logs"][0] for a in json_out.document(report)["attempts"] if a["logs"])
+        return text.render(report), page.render(report), found["error"]
+
+    plain, drawn, found = shown(stored)
+    assert "    | byte 48123456: KeyError: 'lr'\n    | …\n    | cleanup 4\n" in plain
+    assert "byte 48123456: KeyError: &#39;lr&#39;\n…\nerror: while cleaning up\ncleanup 0\n" in drawn
+    assert found == {"line": "KeyError: 'lr'", "place": "byte 48123456"}
+    plain, drawn, _ = shown({**stored, "tail": [*tail[1:], "KeyError: 'lr'"]})
+    assert plain.count("KeyError: 'lr'") == 1
+    assert "byte 48123456" not in plain + drawn
+    plain, _, found = shown({"path": "/w/out", "tail": list(tail)})
+    assert "    | error: while cleaning up\n    | …\n" in plain
+    assert found is None
+
+
 def test_a_report_from_before_its_log_was_read_says_so(story: rows.ReportRows) -> None:
     """The verdict was made before the first node's agent reported the output: for some minutes it is one so far."""
     _, first = story.attempts

@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jinja2
 import pytest
 
-from tests.slurm_plugins.conftest import OWN_HOOKS, FakeAgent, hook_words
+from probing_cluster.sandbox.machine import layout, slurm_conf
+from tests.slurm_plugins.conftest import OWN_HOOKS, REPOSITORY, FakeAgent, hook_words
 
 Hook = Callable[..., subprocess.CompletedProcess[str]]
 Agent = Callable[..., FakeAgent]
@@ -68,7 +70,7 @@ def test_prolog_tells_the_agent_what_slurm_told_it(fake_agent: Agent, hook: Hook
 
 
 def test_only_prolog_refuses(fake_agent: Agent, hook: Hook) -> None:
-    """The same explicit no ends a Prolog with 1 and its reason, and changes no other hook."""
+    """The same explicit no ends a Prolog with 42 and its reason, and changes no other hook."""
     agent = fake_agent(UNFIT)
     codes = {}
     for name in ("prolog", "epilog", "healthcheck"):
@@ -76,7 +78,7 @@ def test_only_prolog_refuses(fake_agent: Agent, hook: Hook) -> None:
         codes[name] = done.returncode
         if name == "prolog":
             assert done.stderr == "probing prolog: node is not fit: GPU 3 fell off the bus [31m\n"
-    assert codes == {"prolog": 1, "epilog": 0, "healthcheck": 0}
+    assert codes == {"prolog": 42, "epilog": 0, "healthcheck": 0}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_the_users_environment_is_not_listened_to(fake_agent: Agent, hook: Hook,
         check=False,
         capture_output=True,
     )
-    assert done.returncode == 1
+    assert done.returncode == 42
 
 
 def test_task_prolog_prepends_once(hook: Hook) -> None:
@@ -353,7 +355,7 @@ def test_hooks_are_written_for_python_3_6() -> None:
 )
 def test_hooks_run_on_every_python_here(fake_agent: Agent, hook: Hook, python: str) -> None:
     """The Prolog hears a yes and a no on each interpreter of this machine."""
-    for reply, code in ((FIT, 0), (UNFIT, 1)):
+    for reply, code in ((FIT, 0), (UNFIT, 42)):
         agent = fake_agent(reply)
         done = hook("prolog", "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT, python=python)
         assert done.returncode == code
@@ -430,7 +432,7 @@ def test_hooks_run_nothing_that_others_could_have_written(
     copy.chmod(0o755)
     command = ["/usr/bin/python3", "-I", "-S", *hook_words(name, copy), "--socket", str(agent.path)]
     done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
-    assert (done.returncode, len(agent.requests)) == (1 if name == "prolog" else 0, 1)
+    assert (done.returncode, len(agent.requests)) == (42 if name == "prolog" else 0, 1)
     (copy / "agent_call.py").write_text("raise SystemExit(77)\n")
     (copy / what).chmod(mode)
     done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
@@ -466,5 +468,85 @@ def test_hooks_ignore_the_users_environment(tmp_path: Path, fake_agent: Agent, h
         "PATH": f"{tmp_path}/evil", "LC_ALL": "zz", "PROBING_CONFIG": "/nonexistent", "SLURM_JOB_GPUS": "0\n1",
     }  # fmt: skip
     done = hook("prolog", "--socket", str(agent.path), environment=PROLOG_ENVIRONMENT | hostile)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 42, done.stderr
     assert [r["job_id"] for r in agent.requests] == [4242]
+
+
+def node_scripts(op: str, lib: Path, run: Path, python: str) -> list[str]:
+    """What Slurm runs as this hook: the script that Ansible writes, and the sandbox's."""
+    source = (REPOSITORY / "ansible/roles/compute_node/templates/our_hook.j2").read_text()
+    ours = jinja2.Template(source, trim_blocks=True).render(
+        probing_managed="m", probing_lib=lib, probing_run=run, item={"hook": op}
+    )
+    place = layout.Layout(
+        directory=run, nodes=1, gpus=0, bare=True, slurmctld_port=1, slurmdbd_port=2, slurmd_ports=(3,)
+    )
+    box = slurm_conf.node_hook(place, lib / "hooks/agent_hook.py", op)
+    box = box.replace(f'{run}/nodes/"$SLURMD_NODENAME"/run/agent.sock', f"{run}/agent.sock")
+    return [text.replace("/usr/bin/python3", python) for text in (ours, box)]
+
+
+def statuses(tmp_path: Path, op: str, run: Path, python: str = "/usr/bin/python3") -> list[int]:
+    found = []
+    for text in node_scripts(op, tmp_path, run, python):
+        script = tmp_path / "script"
+        script.write_text(text)
+        script.chmod(0o755)
+        done = subprocess.run(["/bin/sh", str(script)], env=PROLOG_ENVIRONMENT, capture_output=True, check=False)  # fmt: skip
+        found.append(done.returncode)
+    return found
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A node's copy of the hooks, which a test may break."""
+    copy = tmp_path / "hooks"
+    shutil.copytree(OWN_HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy.chmod(0o755)
+    return copy
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_agents_no_alone_drains_the_node(tmp_path: Path, fake_agent: Agent) -> None:
+    """A Prolog's script exits 1 for the agent's no, an Epilog's never."""
+    for reply, code in ((FIT, 0), (UNFIT, 1)):
+        agent = fake_agent(reply)
+        run = tmp_path / f"run{code}"
+        run.mkdir()
+        (run / "agent.sock").symlink_to(agent.path)
+        assert statuses(tmp_path, "prolog", run) == [code, code]
+        assert statuses(tmp_path, "epilog", run) == [0, 0]
+        assert len(agent.requests) == 4
+
+
+@pytest.mark.parametrize("op", ["prolog", "epilog"])
+@pytest.mark.parametrize("file", ["agent_hook.py", "agent_call.py"])
+def test_hooks_cut_short_cost_no_node(
+    tmp_path: Path, installed: Path, fake_agent: Agent, file: str, op: str
+) -> None:
+    """Files that a full disk or a power loss left empty, cut anywhere or filled with zeros never end a script non-zero."""
+    agent = fake_agent(FIT)
+    (tmp_path / "agent.sock").symlink_to(agent.path)
+    whole = (installed / file).read_bytes()
+    texts = [whole[: len(whole) * n // 8] for n in range(8)]
+    for broken in (*texts, bytes(len(whole)), whole.replace(b"import posix", b"import gone")):
+        (installed / file).write_bytes(broken)
+        assert statuses(tmp_path, op, tmp_path) == [0, 0], broken[-80:]
+        if file == "agent_call.py":
+            words = [*hook_words(op, installed), "--socket", str(tmp_path / "agent.sock")]
+            done = subprocess.run(["/usr/bin/python3", "-I", "-S", *words], capture_output=True, check=False)
+            assert done.returncode == 0, "by itself, too"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("op", ["prolog", "epilog"])
+@pytest.mark.parametrize(
+    "death", ["exit 1", "exit 127", "kill -KILL $$", "kill -SEGV $$", "kill -TERM $$", ""]
+)
+def test_a_python_that_dies_costs_no_node(tmp_path: Path, op: str, death: str) -> None:
+    """A Python that cannot start, fails or is killed says nothing about the node; nor does one that is no program."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{death}\n" if death else "#!/nonexistent/interpreter\n")
+    python.chmod(0o755)
+    assert statuses(tmp_path, op, tmp_path, str(python)) == [0, 0]
+    assert statuses(tmp_path, op, tmp_path, str(tmp_path / "gone")) == [0, 0]

@@ -66,6 +66,49 @@ def test_every_job_is_counted_once() -> None:
         assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
 
 
+def _death(job_id: int, user: str, hours: float, state: str, **changes: Any) -> records.JobAttempt:
+    end = fakes.NOW - timedelta(hours=hours)
+    values: dict[str, Any] = {
+        "cluster": "c", "job_id": job_id, "submit_at": end - timedelta(hours=2), "start_at": end - timedelta(hours=1), "end_at": end, "state": state,
+        "nodes": ("n1",), "n_gpus": 8, "user": user, "account": user, "name": "sweep", "run_key": str(job_id), "exit_code": 1,
+    }  # fmt: skip
+    return records.JobAttempt(**values | changes)
+
+
+def test_no_flood_of_others_deaths_hides_a_job(store: db_store.Store) -> None:
+    """An array of 1,100 tasks and 60 jobs under names of their own, and before them a large job that a lost node ended: nothing is left uncounted."""
+    now_at = datetime.now(UTC)
+    shift = now_at - fakes.NOW
+    large = _death(1, "alice", 3, "NODE_FAIL", name="llm", n_gpus=8000)
+    tasks = [_death(1000 + n, "bob", 0.9, "FAILED") for n in range(1100)]
+    named = [_death(3000 + n, "bob", 1, "FAILED", name=f"run{n}") for n in range(60)]
+    every = [
+        dataclasses.replace(a, **{at: getattr(a, at) + shift for at in ("submit_at", "start_at", "end_at")})
+        for a in (large, *tasks, *named)
+    ]
+    store.upsert_attempts(every)
+    own, lost = ("user_error", records.Domain.USER_PROGRAM), ("node_lost", records.Domain.HARDWARE)
+    store.save_verdicts([
+        records.Verdict(
+            cluster="c", job_id=a.job_id, submit_at=a.submit_at, cause=cause, domain=domain, component="x", node="n7" if a.job_id == 1 else None,
+            confidence=records.Confidence.LIKELY, summary="s", next_step="Look.", rules_version="1", made_at=now_at,
+        )
+        for a in every
+        for cause, domain in [lost if a.job_id == 1 else own]
+    ])  # fmt: skip
+    jobs = sorted(map(now.job_of, store.rows(site.statement("now_jobs"), {"cluster": "c"})), key=now._urgency)
+    for viewer, n, first in (
+        ({}, 1161, 1),
+        ({"operator": False, "user": "alice"}, 1, 1),
+        ({"operator": False, "user": "bob"}, 1160, None),
+    ):
+        picture = _picture(jobs, **viewer)
+        assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
+        assert first is None or picture.jobs[0].job_id == first
+        if n > 1:
+            assert max(j.n_alike for j in picture.jobs) == 1099
+
+
 def test_a_job_that_asks_for_nothing_comes_last() -> None:
     """A preempted job has no domain, and would stand above what its owner has to mend."""
     jobs = [
@@ -153,6 +196,12 @@ def test_slurms_state_of_a_silent_node_is_said_with_its_way_back() -> None:
     assert found.next_step == (
         "Slurm has it DOWN+NOT_RESPONDING: find out why it is down; once it answers: scontrol update NodeName=n4 State=RESUME."
     )
+    booted = view.Node(name="n4", states=frozenset({"DOWN"}), reason="Node unexpectedly rebooted")
+    for state in ("silent", "drained"):
+        assert now.node_of(_node(state=state, drained=True), {}, None, None, booted).next_step == (
+            "Slurm holds it DOWN since it booted unasked: see why it booted; scontrol update NodeName=n4 State=RESUME returns it untested"
+            " (with ReturnToService=2 in slurm.conf such a node returns by itself)."
+        )
     by_alice = view.Node(name="n4", states=frozenset({"DOWN"}), reason="alice: pdu work")
     assert now.node_of(_node(), {}, None, None, by_alice).next_step == (
         "Another set it DOWN (alice: pdu work): ask them; scontrol update NodeName=n4 State=RESUME brings it back."

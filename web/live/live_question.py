@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import child_process as processes
@@ -28,8 +30,14 @@ class LiveAnswer:
 
 
 def ask(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
-    """The rows; raises UsageError for a statement that is not understood, NotFound where the job cannot be reached from here."""
-    found: LiveAnswer = processes.run(__name__, config, job, statement, most, timeout_s=LONGEST_S)
+    """The rows; raises UsageError for a statement that is not understood or takes too much, NotFound where the job cannot be reached from here."""
+    try:
+        found: LiveAnswer = processes.run(__name__, config, job, statement, most, timeout_s=LONGEST_S)
+    except processes.PassEnded as exc:
+        raise errors.UsageError(
+            f"the question was ended: here it may take {LONGEST_S:g} s, {CPU_S} s of a processor and {MEMORY_BYTES >> 30} GiB;"
+            f' ask for less (WHERE, LIMIT), or as yourself on a login node: probing-ctl sql {job} "…"'
+        ) from exc
     return found
 
 
@@ -47,10 +55,21 @@ def in_child(config: settings.Settings, job: str, statement: str, most: int) -> 
     table = unpacking.for_python(result.rows.slice(0, most))
     return LiveAnswer(
         heads=tuple(table.column_names),
-        rows=tuple(zip(*(column.to_pylist() for column in table.columns), strict=True)),
+        rows=tuple(zip(*(map(_value, column.to_pylist()) for column in table.columns), strict=True)),
         more=result.rows.num_rows > most,
         missing=lines(result.missing),
     )
+
+
+def _value(found: Any) -> Any:
+    """A value that JSON can carry and a person can see: NaN and infinity, which JSON lacks, are text."""
+    if isinstance(found, datetime):
+        return found
+    if isinstance(found, float) and not math.isfinite(found):
+        return str(found)
+    from probing_cluster.live.session import output
+
+    return output.value(found)
 
 
 def bound() -> None:

@@ -36,6 +36,8 @@ class NowJob(documents.Judged, kw_only=True):
     kind: str
     at: datetime
     n_alike: int = 0
+    n_left_out: int = 0
+    """Deaths of the same owner and account that are not in the list."""
     returned_at: datetime | None = None
     """When the node at fault came back into service from the repair that followed, with every test passed."""
 
@@ -187,8 +189,10 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
         jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
     stories = _stories(jobs)
     shown = stories[:SHOWN]
-    n_shown = sum(1 + j.n_alike for j in shown)
-    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=len(jobs) - n_shown)
+    n_deaths = sum(1 + j.n_alike + j.n_left_out for j in jobs)
+    made = msgspec.structs.replace(
+        whole, jobs=shown, n_more_jobs=n_deaths - sum(1 + j.n_alike for j in shown)
+    )
     if viewer.operator:
         return made
     return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)
@@ -211,7 +215,7 @@ def _stories(jobs: Sequence[NowJob]) -> list[NowJob]:
         )
         key: object = same if job.kind == "died" and job.cause else id(job)
         held = first.get(key)
-        first[key] = msgspec.structs.replace(held, n_alike=held.n_alike + 1) if held else job
+        first[key] = msgspec.structs.replace(held, n_alike=held.n_alike + 1 + job.n_alike) if held else job
     return list(first.values())
 
 

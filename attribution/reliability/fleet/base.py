@@ -124,11 +124,6 @@ class FleetSpan:
         (row,) = self.rows(name, **values)
         return row
 
-    def clusters(self) -> list[str]:
-        """The clusters of the attempts."""
-        found = self._context.sql("SELECT DISTINCT cluster FROM base ORDER BY cluster").to_pylist()
-        return [row["cluster"] for row in found]
-
     def with_failures(self) -> None:
         """Registers the failed attempts, by incident, as table `failure`."""
         failed = self._context.sql(text("fleet_failed")).to_pylist()

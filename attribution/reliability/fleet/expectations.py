@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+
+from scipy import special
 
 from probing_cluster.attribution.reliability import ettr, run_account
 from probing_cluster.attribution.reliability.fleet import base, rates
@@ -26,7 +28,7 @@ class SizeComparison:
     measured: float
     """Mean ETTR of the runs, 0..1."""
     low: float | None
-    """Lower end of the mean's 95 % interval; None for one run."""
+    """Lower end of the mean's 95 % interval (Student's t: wide for few runs); None for one run."""
     high: float | None
     expected: float | None
     """Mean expected ETTR of the same runs; None without any."""
@@ -62,7 +64,8 @@ def ettr_by_size(
 def _comparison(
     n_gpus: int, n_runs: int, measured: float, deviation: float | None, expected: float | None
 ) -> SizeComparison:
-    half = None if deviation is None else 1.96 * deviation / n_runs**0.5
+    # Student's t: large sizes have two or three runs, of which 1.96 deviations would hold the mean in 70 % of cases.
+    half = None if deviation is None else float(special.stdtrit(n_runs - 1, 0.975)) * deviation / n_runs**0.5
     return SizeComparison(
         n_gpus=n_gpus,
         n_runs=n_runs,
@@ -92,7 +95,9 @@ class EttrGrid(base.Figure):
     n_gpus: int
     failures_per_node_day: float
     rate_is_own: bool
-    """False if no rate was measured and the configured one is used."""
+    """False if no rate could be measured and the configured one is used."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the highest that fits (95 % interval), and ETTR and MTTF are at least these."""
     cells: tuple[GridCell, ...]
 
 
@@ -110,7 +115,8 @@ def ettr_grid(
     """Failure rate x checkpoint interval x restart time (Figure 10 of the paper)."""
     given = assume or run_account.Assumptions()
     own = rates.large_job_rate(source, since, until, partition, users)
-    rate = own.per_node_day or given.failures_per_node_day
+    used = rates.for_models(own, given.failures_per_node_day)
+    rate = used.failures_per_node_day
     cells = [
         GridCell(
             rate_factor=factor,
@@ -133,7 +139,6 @@ def ettr_grid(
     return EttrGrid(
         **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
         n_gpus=n_gpus,
-        failures_per_node_day=rate,
-        rate_is_own=bool(own.per_node_day),
+        **asdict(used),
         cells=tuple(cells),
     )

@@ -178,6 +178,26 @@ class LargeJobRate(base.Figure):
     counted: str = failures.COUNTED
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelRate:
+    """The failure rate that a model calculates with, and where it is from."""
+
+    failures_per_node_day: float
+    rate_is_own: bool
+    """False if the configured rate is used: no large job ran, or too little to say more than that rate does."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the upper end of its 95 % interval; ETTR and MTTF are at least what is given."""
+
+
+def for_models(own: LargeJobRate, assumed_per_node_day: float) -> ModelRate:
+    """The measured rate; without a failure the highest that fits, if it is below the assumed one; else the assumed one."""
+    if own.n_failures and own.per_node_day:
+        return ModelRate(failures_per_node_day=own.per_node_day, rate_is_own=True, rate_is_bound=False)
+    if own.high_per_node_day is not None and own.high_per_node_day < assumed_per_node_day:
+        return ModelRate(failures_per_node_day=own.high_per_node_day, rate_is_own=True, rate_is_bound=True)
+    return ModelRate(failures_per_node_day=assumed_per_node_day, rate_is_own=False, rate_is_bound=False)
+
+
 def large_job_rate(
     source: base.Given,
     since: datetime,

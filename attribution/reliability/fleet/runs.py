@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from probing_cluster.attribution.reliability import ettr, run_account
 from probing_cluster.attribution.reliability.fleet import base, rates
-from probing_cluster.core import errors, records
+from probing_cluster.core import records
 from probing_cluster.db import store
 from probing_cluster.db.store import attempts
 
@@ -90,7 +90,9 @@ class ExpectedEttr(base.Figure):
 
     failures_per_node_day: float
     rate_is_own: bool
-    """False if no rate was measured and the configured one is used."""
+    """False if no rate could be measured and the configured one is used."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the highest that fits (95 % interval), and ETTR and MTTF are at least these."""
     sizes: tuple[SizeEttr, ...]
 
 
@@ -110,12 +112,14 @@ def expected_ettr(
     """Expected ETTR by job size; `simulate` adds a Monte Carlo check of the renewal form."""
     given = assume or run_account.Assumptions()
     own = rates.large_job_rate(source, since, until, partition, users)
-    rate = own.per_node_day or given.failures_per_node_day
+    used = rates.for_models(own, given.failures_per_node_day)
     return ExpectedEttr(
         **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
-        failures_per_node_day=rate,
-        rate_is_own=bool(own.per_node_day),
-        sizes=tuple(_size(n, _model(n / gpus_per_node, rate, given, queue_s), simulate) for n in sizes),
+        **asdict(used),
+        sizes=tuple(
+            _size(n, _model(n / gpus_per_node, used.failures_per_node_day, given, queue_s), simulate)
+            for n in sizes
+        ),
     )
 
 
@@ -167,7 +171,9 @@ class WhatIf(base.Figure):
 
     n_gpus: int
     rate_is_own: bool
-    """False if no rate was measured and the configured one is used."""
+    """False if no rate could be measured and the configured one is used."""
+    rate_is_bound: bool
+    """True if no failure was seen: the rate is the highest that fits (95 % interval), and ETTR and MTTF are at least these."""
     scenarios: tuple[Scenario, ...]
 
 
@@ -183,42 +189,31 @@ def what_if(
     queue_s: float = 0.0,
     gpus_per_node: int = 8,
     rate_factor: float = 0.5,
-    without_nodes: Iterable[str] = (),
     interval_s: float | None = None,
     write_s: float | None = None,
     restart_s: float | None = None,
 ) -> WhatIf:
-    """Halve r_f, drop nodes (lemons), checkpoint every x, write in w, restart in y: each alone, then all together.
-
-    Raises UsageError for nodes where the attempts are of several clusters.
-    """
+    """Halve r_f, checkpoint every x, write in w, restart in y: each alone, then all together."""
     given = assume or run_account.Assumptions()
-    without_nodes = tuple(without_nodes)
-    span = base.FleetSpan(source, since, until, partition, users)
-    if without_nodes and len(clusters := span.clusters()) > 1:
-        raise errors.UsageError(f"nodes are of one cluster, and these attempts are of {', '.join(clusters)}")
     own = rates.large_job_rate(source, since, until, partition, users)
-    rate = own.per_node_day or given.failures_per_node_day
+    used = rates.for_models(own, given.failures_per_node_day)
+    rate = used.failures_per_node_day
     today = _model(n_gpus / gpus_per_node, rate, given, queue_s)
-    dropped = _rate_without(span, without_nodes, own, rate)
     changes: list[tuple[str, dict[str, float]]] = [
         (f"failure rate x {rate_factor:g}", {"failures_per_node_day": rate * rate_factor})
     ]
-    if dropped is not None:
-        changes.append((f"without {len(without_nodes)} nodes", {"failures_per_node_day": dropped}))
     for name, value in (("interval_s", interval_s), ("write_s", write_s), ("restart_s", restart_s)):
         if value is not None:
             changes.append((f"{name.removesuffix('_s')} {value:g} s", {name: value}))
     together: dict[str, float] = {}
     for _, change in changes:
         together |= change
-    if dropped is not None:
-        together["failures_per_node_day"] = dropped * rate_factor
     every = [("today", {}), *changes, *([("all together", together)] if len(changes) > 1 else [])]
     return WhatIf(
-        **span.about,
+        **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
         n_gpus=n_gpus,
-        rate_is_own=bool(own.per_node_day),
+        rate_is_own=used.rate_is_own,
+        rate_is_bound=used.rate_is_bound,
         scenarios=tuple(_scenario(name, today, change) for name, change in every),
     )
 
@@ -234,20 +229,5 @@ def _scenario(name: str, today: ettr.Model, change: dict[str, float]) -> Scenari
         restart_s=model.restart_s,
         ettr=value,
         change=value - ettr.renewal(today),
-        mttf_h=24.0 / (model.n_nodes * model.failures_per_node_day)
-        if model.failures_per_node_day
-        else float("inf"),
+        mttf_h=24.0 / (model.n_nodes * model.failures_per_node_day),
     )
-
-
-def _rate_without(
-    span: base.FleetSpan, nodes: tuple[str, ...], own: rates.LargeJobRate, rate: float
-) -> float | None:
-    """r_f without the failures blamed on these nodes and without their node-days."""
-    if not nodes or not own.node_days:
-        return None
-    span.with_failures()
-    row = span.one("fleet_without_nodes", above_gpus=own.above_gpus, nodes=",".join(nodes))
-    left_days = own.node_days - row["node_s"] / 86400
-    left = own.n_failures - row["n_failures"]
-    return left / left_days if left_days > 0 else rate

@@ -14,7 +14,7 @@ BUCKET_H = 24.0
 ATTEMPTS = sources.NeededPart(
     columns=frozenset({
         "cluster", "job_id", "attempt", "submit_us", "start_us", "end_us", "suspended_s", "state", "nodes", "n_nodes", "n_gpus", "cause", "domain",
-        "stalled_us",
+        "stalled_us", "ran_until_us",
     })
 )  # fmt: skip
 

@@ -4,7 +4,7 @@
 -- Only attempts that hold less than their whole nodes leave a part free; per node their starts and ends are added up in order of time.
 WITH parts AS (
     SELECT cluster, unnest(nodes) AS node, CAST(gpus AS DOUBLE) / n_nodes AS held,
-           greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
+           greatest(start_us, $since_us) AS from_us, least(last_us, $until_us) AS to_us
     FROM base
     WHERE gpus > 0 AND gpus < n_nodes * $gpus_per_node
 ), edges AS (

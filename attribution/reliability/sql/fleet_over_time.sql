@@ -4,7 +4,7 @@
 -- A suspended attempt counts with the share of its life that it was not suspended (fleet_base.sql).
 -- Each attempt is spread over the few buckets it touches: an equality, never a range join.
 WITH spans AS (
-    SELECT gpus * active_frac AS gpus, greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
+    SELECT gpus * active_frac AS gpus, greatest(start_us, $since_us) AS from_us, least(last_us, $until_us) AS to_us
     FROM base
 ), touched AS (
     SELECT gpus, from_us, to_us,

@@ -3,11 +3,11 @@
 --          $2 refresh_before  timestamptz  the account of a run that goes on is renewed when made before this
 --          $3 refreshed_after timestamptz  late reports of nodes may still concern runs that ended since
 -- output:  run_no bigint (1, 2 … per run), cluster text, "user" text, run_key text, job_id bigint, submit_at timestamptz, attempt bigint,
---          eligible_at timestamptz, start_at timestamptz, end_at timestamptz, suspended_s double precision, state text, n_nodes int,
+--          eligible_at timestamptz, start_at timestamptz, end_at timestamptz (or when an attempt without one must have ended), suspended_s double precision, state text, n_nodes int,
 --          n_gpus bigint
 with recent as (
-    select cluster, "user", run_key, max(end_at) as ended_at, bool_or(end_at is null) as goes_on
-    from probing.job_attempt
+    select cluster, "user", run_key, max(over_at) as ended_at, bool_or(over_at is null) as goes_on
+    from (select *, coalesce(end_at, probing.ran_until(a)) as over_at from probing.job_attempt a) as a
     where (end_at >= $1 or end_at is null) and run_key <> ''
     group by cluster, "user", run_key
     having bool_or(start_at is not null)
@@ -46,7 +46,7 @@ select s.run_no, s.cluster, s."user", s.run_key, j.job_id, j.submit_at, j.attemp
 from stale s
 -- By the index for the same reason; all attempts of the run, not only those since.
 cross join lateral (
-    select x.job_id, x.submit_at, x.attempt, x.eligible_at, x.start_at, x.end_at, x.suspended_s, x.state,
+    select x.job_id, x.submit_at, x.attempt, x.eligible_at, x.start_at, coalesce(x.end_at, probing.ran_until(x)) as end_at, x.suspended_s, x.state,
         cardinality(x.nodes) as n_nodes, x.n_gpus
     from probing.job_attempt x
     where x.run_key = s.run_key and x."user" = s."user" and x.cluster = s.cluster

@@ -97,6 +97,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         at=min(e.at for e in found.evidence),
         rule="gang",
         node=first,
+        domain=gang_finding.domain if gang_finding.kind == "rank_stopped" else None,
         evidence=(
             *sorted(found.evidence, key=lambda e: (e.node != first, e.node)),
             *(f.event for f in same),

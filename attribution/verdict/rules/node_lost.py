@@ -161,6 +161,8 @@ def _reported_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
         cap=records.Confidence.POSSIBLE if lived_on else records.Confidence.LIKELY,
         # Slurm's report alone proves no broken part.
         domain=records.Domain.UNKNOWN,
+        sentence=f"The job's output holds srun's message that {node} failed; {'its agent kept reporting' if lived_on else 'nothing else is known of a loss'}",
+        next_step=f"See whether Slurm lost {node} then (`sacctmgr show event nodes={node}`); if not, look at what else the job's output says: any program can print that message.",
     )
 
 

@@ -317,8 +317,9 @@ def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if not view.own_actions:
-        # Slurm itself requeues after a failed Prolog or node: without a watch, neither is excluded.
-        yield _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
+        made = _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
+        # Slurm names nobody, and requeues by itself after a failed Prolog or node: without a watch, neither is excluded.
+        yield made if view.fully_watched else claims.replace_claim(made, component="requester")
         return
     requeue = next((a for a in view.own_actions if a.action == "requeue"), None)
     act = requeue or view.own_actions[0]
@@ -352,7 +353,7 @@ def _refused_by_policy(view: evidence_view.EvidenceView, act: records.Drain) -> 
         node=act.node,
         evidence=faults,
         n_sources=1,
-        sentence=f"The job was {how} before it began; Slurm starts it elsewhere",
+        sentence=f"The job was {how} before it began; {phrases.starts_again(())}",
         explains=frozenset({"gpu_lost", *(signatures.of(e).cause for e in faults)}),
     )
 

@@ -54,6 +54,11 @@ def register(register: commands.Commands) -> None:
         made = register.add(name, run, meaning)
         made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
         made.add_argument("--note", default="", help="your words, kept with the node")
+    made.add_argument(
+        "--relearn",
+        action="store_true",
+        help="what is there now is all that should be there: its agent misses no part, mount or service it has learned",
+    )
 
 
 def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
@@ -346,7 +351,8 @@ def _set_healthy(args: argparse.Namespace) -> int:
         names = list(dict.fromkeys(_known_names(args, config, store, slurm)))
         if sys.stderr.isatty():
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
-        whys = recheck.look_again(store, names, store.speaker(caller_name()), cluster=config.cluster.name)
+        speaker, ours = store.speaker(caller_name()), config.cluster.name
+        whys = recheck.look_again(store, names, speaker, cluster=ours, relearn=args.relearn)
         failed = sum(
             _attempt(
                 name,

@@ -39,6 +39,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _simulate(args: argparse.Namespace) -> int:
+    from probing_cluster.attribution.places import layout
     from probing_cluster.control_plane.policy import restart, simulate, simulate_restarts, slurm_actions
     from probing_cluster.core import records
     from probing_cluster.db import store as db_store
@@ -57,13 +58,14 @@ def _simulate(args: argparse.Namespace) -> int:
         history = simulate_restarts.by_job(store.verdict_histories(jobs))
         ids = {i for vs in history.values() for v in vs if restart.concerns(v) for i in v.evidence}
         evidence = {e.event_id: e for e in store.events_by_id(ids)}
+        places = layout.Places(store.places(config.cluster.name))
     try:
         runner = slurm_commands.SlurmCommands(settings=config.slurm)
         nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmActions(config, runner).nodes())}
         nodes_source = "Slurm"
     except errors.SlurmUnavailable:
         nodes, nodes_source = simulate.nodes_of(attempts), "the jobs' own nodes"
-    found = simulate.replay(events, attempts, nodes, config.policy)
+    found = simulate.replay(events, attempts, nodes, config.policy, places)
     back = simulate_restarts.replay(ended, verdicts, evidence, history, config.policy)
     if args.json:
         print(json.dumps(_json(found) | {"restarts": simulate_restarts.to_json(back)}, indent=2))

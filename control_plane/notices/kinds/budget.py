@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
-from probing_cluster.control_plane.policy import restart
+from probing_cluster.control_plane.policy import budget, restart
 from probing_cluster.core import records
 
 
@@ -22,12 +22,14 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
         and not d.why_state.startswith(restart.RUN_BUDGET)
     ]
     if denied:
+        why = denied[-1].why_state
+        until = "some of them are back" if why.endswith(budget.STANDING) else "the window has passed"
         yield fact.Fact(
             fact_id="budget",
             cause="",
             at=denied[0].at,
             severity=records.Severity.HIGH,
-            line=f"{denied[-1].why_state}; nothing more is drained by itself until the window has passed",
+            line=f"{why}; nothing more is drained by itself until {until}",
             nodes=tuple(sorted({d.node for d in denied})),
             partitions=notice_picture.partitions_of([d.node for d in denied]),
             stands=True,
@@ -36,7 +38,7 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
 
 KIND = fact.Kind(
     name="budget",
-    meaning="the drain budget denied a drain within its window",
+    meaning="a drain was denied: as many nodes were taken within the budget's window, or are out by drains of ours, as may be",
     title="Drain budget used up",
     find=find,
     command="probing-ctl policy show",

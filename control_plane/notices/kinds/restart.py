@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.control_plane.notices.kinds import drain as drain_kind
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records, vocabulary
 
 _WORDS = {
@@ -20,7 +21,7 @@ _TITLES = {"done": "Job requeued", "simulated": "Job would be requeued"}
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per requeue that was decided: of a job that ran, or (`restart`) after its end."""
     for drain in notice_picture.drains:
-        if drain.action in picture.BRINGS_BACK and (words := _words(drain)):
+        if drain.action in view.BRINGS_BACK and (words := _words(drain)):
             failed = drain.state in {"denied", "failed"}
             is_plain = not drain.why_state or drain.state in {"done", "simulated"}
             why = "" if is_plain else f" ({drain.why_state})"

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from probing_cluster.core import sanitize
 from probing_cluster.evidence import locales
 from probing_cluster.evidence.joblog import mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
@@ -58,7 +60,8 @@ def is_error(text: str) -> bool:
 
 
 def _has_form(text: str) -> bool:
-    if _FORMS.match(text) or (_NAMED.match(text) and sentences.names_error(text)):
+    named = _NAMED.match(text)
+    if _FORMS.match(text) or (named and sentences.names_error(text[named.end() - 1 :])):
         return True
     return _WORDED.match(text) is not None and not sentences.is_harmless(text)
 
@@ -115,6 +118,12 @@ def find(record: Record) -> JobFinding | None:
         kind = "process_crashed" if ended and ended["other"] else "process_terminated"
         return make(languages.FACTS, kind, record, role=LineRole.EXIT)
     return None
+
+
+def in_any_language(record: Record) -> JobFinding | None:
+    """The same of a line in whatever language."""
+    word = find(replace(record, text=locales.english(record.text)))
+    return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
 FORMS = (

@@ -42,6 +42,7 @@ _PACKAGE = re.compile(
 _LACKS_PACKAGE = re.compile(
     r"No module named ['\"]?(?P<module>\w{1,80})(?![\w.])|No package metadata was found for (?P<metadata>[\w.-]{1,80})|there is no package called ['‘](?P<of_r>[\w.]{1,80})|[:\s](?P<command>[\w.-]{1,80}): command not found"
 )
+_OF_R = re.compile(r"there is no package called ['‘]")
 _LOADS = rf"{unnamed.AT}(?:wget|curl|git|scp|rsync|aws|gsutil|gdown)"
 _MOVES = rf"{unnamed.AT}(?:cp|mv|ln|tar(?: \(child\))?|unzip|gunzip|gzip|mkdir|install|put|get|copyFromLocal|moveFromLocal|copyToLocal|distcp|touch|tee|dd|truncate)"
 _LOADED = re.compile(
@@ -208,9 +209,13 @@ class Complaints:
         """Lines of those that are findings already; what follows from them adds nothing."""
         self._explained: tuple[int, JobFinding] | None = None
         """The last line that one of them explained, and that one."""
+        self._set_up: str | None = None
+        """The first complaint of what should have set up the script's environment; however much follows, its packages are missing."""
 
     def add(self, found: JobFinding) -> None:
         """Remember `found` if its command should have brought something."""
+        if self._set_up is None and (found.detail.get("modules") or found.detail.get("not_set_up")):
+            self._set_up = found.message
         names = _brought(locales.english(found.message), self._recent) | unnamed.of_death(found)
         if names and found.line not in (earlier.line for earlier, _ in self._held):
             self._held.append((found, names))
@@ -235,10 +240,14 @@ class Complaints:
             self._held.append((found, what))
             self._closed.append(found.line)
 
-    def line_of_reason(self, found: JobFinding) -> int | None:
-        """Line of the complaint that explains `found`; None without one."""
-        reason = self._explaining(found)
-        return None if reason is None else reason.line
+    def with_reason(self, found: JobFinding) -> JobFinding:
+        """`found`, with the line of the complaint that explains it, and, if it lacks a package, with the first one of what sets up an environment."""
+        reason, more = self._explaining(found), dict[str, object]()
+        if reason is not None:
+            more["follows"] = reason.line
+        if self._set_up is not None and (found.kind == "import_error" or _OF_R.search(found.message)):
+            more["lacked_before"] = self._set_up
+        return replace(found, detail={**found.detail, **more}) if more else found
 
     def cause_of(self, found: JobFinding) -> JobFinding | None:
         """The complaint that explains `found`; None if that is a finding already, `found` itself without one.

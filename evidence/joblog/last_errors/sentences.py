@@ -12,7 +12,7 @@ from probing_cluster.evidence import wrapper_lines
 _WORDS = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
     r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not (?:enough|an?)|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
-    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match|recogni[sz]ed|in \w{1,20} format)|no .{1,60}\b(?:specified|given|provided|selected|supplied|found)|nans? (?:in|at|found|detected|encountered)|(?:is|became|of|contains?) nans?|bad|wrong|incorrect|expired|exhausted|inaccurate|needs?|impossible|(?:not|no .{1,80}) possible)\b",
+    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match|recogni[sz]ed|in \w{1,20} format)|no .{1,60}\b(?:specified|given|provided|selected|supplied|found)|nans? (?:in|at|found|detected|encountered)|(?:is|became|of|contains?) nans?|bad|wrong|incorrect|expired|exhausted|inaccurate|(?<!\w )problems? (?:with|in|while|when|reading|opening|writing|loading)|needs?|impossible|(?:not|no .{1,80}) possible)\b",
     re.IGNORECASE,
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Reversible
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence import locales, wrapper_lines
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import chain, grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.last_errors import (
@@ -27,7 +27,7 @@ _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
-    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
+    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)|^KeyboardInterrupt:?\s*$"
 )
 _FRAMES_LINES, _MAX_RANKS = 400, 256
 _WORDS_CHARS = 120
@@ -61,12 +61,6 @@ _ALIKE = 20
 """After so many complaints in the same words, the program works through a list and the next one does not end it."""
 
 
-def _last_word(record: Record) -> JobFinding | None:
-    """A line that calls itself an error, in whatever language."""
-    word = error_line.find(replace(record, text=locales.english(record.text)))
-    return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
-
-
 class TrailingErrors:
     """Follows frames without a traceback's head and keeps the error that may have ended the log."""
 
@@ -86,6 +80,8 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
+        self._begins_log = False
+        """Whether the log begins with it."""
         self._decided = False
         """Whether a later line shows that it gave the script or its runner a bad end."""
         self._gave_way: JobFinding | None = None
@@ -175,7 +171,7 @@ class TrailingErrors:
         if self._is_of_dropped(record) or levels.is_of_warning(record.text, self._recent):
             return None
         if not _PLAIN.match(record.text):
-            word = _last_word(record) if interesting else error_line.find(record)
+            word = error_line.in_any_language(record) if interesting else error_line.find(record)
             if word and word.role is not LineRole.EXIT and sentences.is_warned(record.text, self._recent):
                 return None
             word = self._complaints.cause_of(word) if word else None
@@ -199,7 +195,7 @@ class TrailingErrors:
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
         found = (raised := python.exception(record)) and languages.of_runtime(raised)
-        if found and uncaught and found.role is LineRole.ROOT:
+        if found and uncaught and (found.role is LineRole.ROOT or found.kind == "interrupted"):
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
         if (
@@ -228,7 +224,14 @@ class TrailingErrors:
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._traced, self._over = 0, exit_codes.sums_up(found.message)
         self._decided, self._gave_way = False, None
+        self._begins_log = not any(map(str.strip, self._recent))
         self._progress = progress.LogProgress(self._recent, found.message)
+
+    def traceback_begins(self, rank: int | None) -> None:
+        """An error of no other rank right above it that ends with a colon only announces it."""
+        last = self._last
+        if last and not self._behind and last.rank in (None, rank) and last.message.rstrip().endswith(":"):
+            self._last = None
 
     def _hold_task(self, found: JobFinding | None) -> None:
         """Hold the exception of an asyncio task, which is the last resort at a bad exit."""
@@ -261,11 +264,8 @@ class TrailingErrors:
                 return died
         if (linked := self._linked(found)) is not None:
             return linked
-        if (
-            found.kind in _LAUNCHES
-            and self._last is not None
-            and exit_codes.reached_no_host(self._last.message)
-        ):
+        unreached = self._last is not None and exit_codes.reached_no_host(self._last.message)
+        if unreached and found.kind in _LAUNCHES:
             return self.take_last()
         weak = self._weak
         if weak is not None and weak.kind == "net_ib_error" and found.kind == "rendezvous_failed":
@@ -283,10 +283,9 @@ class TrailingErrors:
         return weak
 
     def with_reason(self, found: JobFinding) -> JobFinding:
-        """`found`, with the line of the complaint whose command did not bring what it lacks."""
+        """`found`, with the line of the complaint whose command did not bring what it lacks, or with that complaint."""
         self._complaints.died(found)
-        known = self._complaints.line_of_reason(found) if found.role is LineRole.ROOT else None
-        return found if known is None else replace(found, detail={**found.detail, "follows": known})
+        return self._complaints.with_reason(found) if found.role is LineRole.ROOT else found
 
     def _linked(self, found: JobFinding) -> JobFinding | None:
         """The earlier complaint whose command did not bring what `found` lacks by name; it is held no longer."""
@@ -337,11 +336,8 @@ class TrailingErrors:
         well = lines_behind.went_well(text, self._last.message)
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
-        if (
-            max(self._steps, self._progress.live) >= _STEPS
-            or over
-            or (word and (well or self._alike > _ALIKE))
-        ):
+        went_on = max(self._steps, self._progress.live) >= _STEPS
+        if went_on or over or (word and (well or self._alike > _ALIKE)):
             self._outlive(self._last.message)
             self._last = None
 
@@ -349,6 +345,11 @@ class TrailingErrors:
         words = _NAMES.sub("", message)[:_WORDS_CHARS]
         if words in self._outlived or len(self._outlived) < _MAX_RANKS:
             self._outlived[words] = self._outlived.get(words, 0) + 1
+
+    def is_cut_off_before(self, end: JobFinding) -> bool:
+        """Whether the log begins with the held exception, whose traceback was cut off, and hardly anything stands between it and the cancellation `end`."""
+        last = self._last if self._begins_log and end.kind == "slurm_cancelled" else None
+        return last is not None and "exception" in last.detail and self._behind <= _COMMAND_LINES
 
     @property
     def line(self) -> int:
@@ -378,11 +379,8 @@ class TrailingErrors:
         """Release the held error, which only the end followed; at a bad exit only an error that explains it."""
         found, self._last = self._last, None
         weak, self._weak = self._weak, None
-        if (
-            weak is not None
-            and (not at_exit or weak.detail.get("launch"))
-            and self._weak_behind > _COMMAND_LINES
-        ):
+        counts = not at_exit or (weak is not None and weak.detail.get("launch"))
+        if counts and self._weak_behind > _COMMAND_LINES:
             weak = None
         if weak is not None and found is not None and found.line < weak.line:
             # A line that ends with a colon only announces what follows it.

@@ -43,10 +43,17 @@ _HEAD = re.compile(
 """A heading alone on its line; the error is on one of the next lines."""
 _SIGNALLED = re.compile(
     r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
-    r"|forrtl: (?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
-    r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)$|(?:-?\d{1,6}:)?MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
+    r"|(?:\w{0,6}: )?(?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
+    r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)(?:$| Invalid, privileged, or ill-formed instruction$)|(?:-?\d{1,6}:)?MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
     r"|Error: (?P<h>ill)egal instruction, illegal op(?:code|erand)$|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
 )
+_AMREX = re.compile(
+    r"(?:\d{1,8}::)?(?P<name>Segfault|Erroneous arithmetic operation|SIGTERM|SIGINT)(?: !!!)?$"
+)
+_AMREX_SIGNALS = {"Segfault": 11, "Erroneous arithmetic operation": 8, "SIGTERM": 15, "SIGINT": 2}
+_AMREX_STACK = re.compile(r"See Backtrace\.(?:prog\d{1,6}\.)?\d{1,8}(?:\.\d{1,6})? file for details$")
+"""AMReX's handler names the signal that ends a process, and below it the file of its stack. A signal that others send is no end without that."""
+_STACK_FILE_LINES = 4
 _SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2, "QUIT": 3}
 _PADDLE = re.compile(
     r"FatalError: `(?P<words>Segmentation fault|Illegal instruction|Erroneous arithmetic operation|Process abort signal|Access to an undefined portion of a memory object|Termination signal)` is detected by the operating system"
@@ -118,6 +125,8 @@ _ABORTS = re.compile(
     r"\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|[Tt]ask \d{1,8}: endrun called with an error level of \d{1,9}$|Driver_abort called\b"
 )
 """Calls of a code's own abort routine (NWChem, GADGET, FLASH); the code printed the reason just before."""
+_ABORT_CALLED = re.compile(r"\S{1,80}\s{1,20}[\dA-F]{16}\s{1,4}\w{0,40}abort\w{0,40}\s{1,40}(?:\d|Unknown)")
+"""The frame of such a routine in a stack of Intel's Fortran, which is printed below mere warnings, too."""
 _BOXED = re.compile(r"current input line :\s*$|CHECK IN FILE : \S{1,300}$")
 """What NWChem and ABACUS print below the reason; that is in the box above."""
 _SETTING = re.compile(
@@ -129,6 +138,9 @@ _BOTCHED = re.compile(
     r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|call exitt: dying|PLANTE: PROGRAM STOPPED AFTER AN ERROR$|% Execution halted at\b|>?\s{0,4}stop error$|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """A bad end without a reason."""
+_UNREAD = re.compile(r"Warning: Could not open \w{1,20} file \".{1,400}\" for reading; skipping\.\.\.$")
+_OF_ALIGNER = re.compile(r"Command: \S{1,300} --wrapper basic-\d\b")
+"""Bowtie, HISAT and Centrifuge pass over a file that they cannot open. Their own call is the last that they print when they end badly."""
 _HEAP = re.compile(
     r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure|\w{3,60}\(\d{1,6}\)\.{0,20}: Out of memory \(unable to allocate\b"
     r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|(?:\d{1,6}: )?(?:RE)?ALLOCATE: \d{1,20} bytes requested; |\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
@@ -165,6 +177,17 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         name = next(g for g in found.groups() if g)
         kind = slurm.of_signal(_SIGNALS.get(name.upper(), 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
+    if found := _AMREX.match(text):
+        kind = slurm.of_signal(_AMREX_SIGNALS[found["name"]])
+        ended = make(FACTS, kind, record, role=LineRole.EXIT)
+        context.signalled = ended if kind == "process_terminated" else None
+        return None if context.signalled else ended
+    if (
+        _AMREX_STACK.match(text)
+        and context.signalled
+        and record.line - context.signalled.line <= _STACK_FILE_LINES
+    ):
+        return context.signalled
     if found := _PADDLE.match(text):
         kind = slurm.of_signal(_PADDLE_SIGNALS.get(found["words"], 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
@@ -210,6 +233,14 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             rank=rank,
             detail={"handled": True} if _PASSED_ON.match(text) else None,
         )
+    if _UNREAD.match(text):
+        context.unread = record
+    elif _OF_ALIGNER.match(text):
+        unread = context.unread
+        near = unread is not None and record.line - unread.line == 1
+        return make(FACTS, "program_error", unread) if unread and near else make(FACTS, "task_exit", record)
+    if _ABORT_CALLED.match(text):
+        return make(FACTS, "process_aborted", record)
     if _BOTCHED.match(text):
         return make(FACTS, "task_exit", record)
     return None
@@ -220,13 +251,13 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Exiting....", " CALLED", "Exception-START", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "FINISH PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error =", "Error=", "rrors ",
         "Foam::sig", "OpenCV", "Out of bounds values", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "API error", "options:", "output error:",
-        "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
+        "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM", "SIGINT", "Segfault", "See Backtrace", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", ", error stack:", "MPICH ERROR", "MPICH Error", "current input line", "CHECK IN FILE", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "ofid_getinfo", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", "Index exceeds", "Index in position", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "endrun called", "amrex::", "Driver_abort called", "shr_sys_abort",
         "Called CmiAbort", "Exiting: Caught", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "Command terminated by signal", "rror ─", "Command exited with", "exit status ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
-        "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "PLANTE: ", "stop error", "Check failure stack",
+        "Snakefile", "% ", "exited with ERRORS", "exited with value", " --wrapper basic-", "_abort", " abort", "for reading; skipping", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "call exitt", "PLANTE: ", "stop error", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "Out of memory (unable", "allocate vector", "virtual memory", "bytes requested; ", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),
     read=read,

@@ -11,7 +11,7 @@ from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
     **{k: v for k, v in process.ENDS.items() if k != "task_exit"},
-    "cuda_illegal_access": cuda.FACTS["cuda_illegal_access"],
+    **{k: cuda.FACTS[k] for k in ("cuda_illegal_access", "cuda_error")},
 }
 _NUMBERS = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9,
@@ -29,6 +29,8 @@ _BY_TEXT = re.compile(
     rf"(?:\S{{1,200}}: line \d{{1,9}}: {{1,4}}(?P<pid>\d{{1,10}}) {{1,4}})?(?P<text>{'|'.join(map(re.escape, _TEXTS))})(?: \(core dumped\))?(?=\.?$|\s{{2}})"
 )
 _CHECKED = re.compile(r"={9} (?:Invalid|Misaligned) __\w{1,20}__ (?:read|write|atomic)\b")
+_PHYSX = re.compile(r"\S{1,300}/(?:gpu\w{1,40}/|Pxg)\S{1,200} \(\d{1,6}\) : (?:internal error|abort) : \S")
+"""What PhysX does on a GPU; a simulation may go on after it."""
 _CHECKER = "compute-sanitizer found that a kernel of the program accessed memory that is not its own."
 
 
@@ -44,6 +46,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
     if _CHECKED.match(text):
         return make(FACTS, "cuda_illegal_access", record, domains=USER, meaning=_CHECKER)
+    if _PHYSX.match(text):
+        return make(FACTS, "cuda_error", record, detail={"handled": True})
     return None
 
 
@@ -55,6 +59,8 @@ FAMILY = grammar.LogFamily(
         *_TEXTS,
         "= Invalid __",
         "= Misaligned __",
+        ") : internal error : ",
+        ") : abort : ",
     ),
     read=read,
     facts=FACTS,

@@ -92,6 +92,7 @@ _HEAD = re.compile(
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
     r"|ERROR: (?:LoadError: ){0,4}On worker \d{1,6}:$|Error in (?:[\w.:$`]{1,80}\(.{0,200}\)|[\w.`(\[\"].{0,200}?) :$"
     r"|(?:[A-Z][A-Z-]{1,30} ){0,3}LICENSE MANAGER ERROR:$|\[error\] Pipestance failed\. Error log at:$"
+    r"|\[CUDA ERROR\] in \S{1,300}$|(?:\[[\d.:-]{10,30}\]\[[ \d]{1,8}\])?(?:\w{1,60}: ){0,3}(?:LowLevelFatalError|Fatal error:) \[File:[^\]\n]{1,300}\] \[Line: \d{1,7}\]$"
     r"|FATAL ERROR: CUDA error .{1,200} in file \S{1,300}, function \w{1,100}, line \d{1,7}$"
     r"|\s{0,8}(?:[Ee]rror: )?unable to load shared object '[^'\n]{1,300}':$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
@@ -126,9 +127,9 @@ _JULIA_STACK = re.compile(
 )
 """The stack that Julia prints between a task's heading and the task's own error."""
 _LAUNCHER = re.compile(
-    r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:"
+    r"(?:\[\d{1,6}\] )?#\d{1,3}\s{1,4}\S|(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: |=\s{1,6}BAD TERMINATION OF|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) (?:has exited|noticed|detected)|Primary job\s|MPICH ERROR \[|Abort\(-?\d{1,12}\) on node|application called MPI_Abort\(|aborting job:|_{2,80} ERROR (?:at|collecting) \S"
 )
-"""A launcher's message or a frame is not the error that a program's heading announces."""
+"""A launcher's message, a frame or the heading of one of pytest's errors is not the error that a program's heading announces."""
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
@@ -354,7 +355,7 @@ FAMILY = grammar.LogFamily(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
         "panicked at", "panic: ", "fatal error: ", "Exception in thread", "Caused by: ", "ERROR: ", "Error in ",
-        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "unable to load shared", "symbol lookup",
+        "Error using ", "LowLevelFatalError", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "unable to load shared", "symbol lookup",
         "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
         "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": error #", ": *** [", "ERROR ~", "NotFound: ", "CondaError",

@@ -21,11 +21,12 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import languages, slurm
+from probing_cluster.evidence.joblog.messages import languages, process, slurm
 from probing_cluster.evidence.joblog.messages.communication import gloo
 from probing_cluster.evidence.joblog.messages.devices import cuda
 
 FACTS = {
+    **process.ENDS,
     "slurm_launch_failed": slurm.FACTS["slurm_launch_failed"],
     "rendezvous_failed": gloo.FACTS["rendezvous_failed"],
     "program_error": languages.FACTS["program_error"],
@@ -72,6 +73,11 @@ _REFUSED = re.compile(
     r"\bargument\b|\boption\b|\balready set\b|\bduplicate\b|\bnot compiled\b|No executable|\bnot supported\b|\bsetting\b"
 )
 _HYDRA_LINE = "MPI's launcher met an error of its own: a process it could not start, a node it could not reach, or one that ended."
+_CHILD_FAILED = re.compile(
+    r"Container rank (?P<rank>\d{1,8}) status failed cmd \[(?:.{0,4000}\] code (?P<code>-?\d{1,6}) log )?"
+    r"|(?:\[[\d :,-]{10,30}\] )?\[ERROR\] \[launch\.py:\d{1,6}:\w{1,40}\] \['(?!.*\] exits with )"
+)
+"""Paddle's and DeepSpeed's launchers about a child that failed; the command is long, and a paste often ends inside it."""
 _RULE = "-" * 74
 """Open MPI, PRRTE and PMIx frame each of their messages with two such lines."""
 _SENTENCE_CHARS = 400
@@ -179,6 +185,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return None
     if found := _SLURM.match(text):
         return _slurm(found, record, context)
+    if found := _CHILD_FAILED.match(text):
+        kind = process.of_code(int(found["code"] or 1)) or "task_exit"
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True})
     if _CREATED.match(text):
         context.step_created = True
         return None
@@ -191,7 +201,17 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="launchers",
-    triggers=(": error: ", "step creation ", "tep created", ": fatal: ", "[mpiexec@", "[proxy:", _RULE),
+    triggers=(
+        ": error: ",
+        "step creation ",
+        "tep created",
+        ": fatal: ",
+        "[mpiexec@",
+        "[proxy:",
+        "[launch.py:",
+        "Container rank ",
+        _RULE,
+    ),
     read=read,
     facts=FACTS,
     expects=JoblogContext.boxed,

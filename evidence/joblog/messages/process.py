@@ -67,9 +67,9 @@ _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
 _SIGNALED = re.compile(
-    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+    r"\b(?:[Pp]rocess|[Ww]orker|[Cc]hild)(?: (?:process )?['\"]?[\w.-]{1,40}['\"]?)? (?:was )?(?:signaled to shutdown with|killed by) signal (?:(?P<code>\d{1,3})|(?P<named>SIG[A-Z]{2,8}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
-"""Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
+"""Reports of programs that start processes (TGI, Dask, joblib, DDFacet) about the signal that ended one."""
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
@@ -81,7 +81,7 @@ _SHELL = re.compile(
     r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?:\*\*)?(?P<how>Killed(?!\s{1,40}(?:\S{1,80}/)?(?:nvidia-smi|rocm-smi|dcgmi|gpustat|nvtop|h?top|vmstat|iostat|mpstat|pidstat|sar|dstat|tail|sleep|watch)(?:\s|$))|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
 _BARE = re.compile(
-    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
+    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\((?:co?r?e? ?d?u?m?p?e?d?\)?)?)?\.?$"
     r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
     r"|^(?P<other>segmentation fault|aborted|bus error|illegal instruction) {1,8}\(core dumped\)$"
 )
@@ -113,10 +113,10 @@ _CAUGHT = re.compile(
     r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:(?:Caught|MPT: Received) (?:fatal )?signal(?: - signo:| )(?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .{0,80} \((?P<mpi>\d{1,3})\)$)"
 )
 _FATAL = re.compile(
-    r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
+    r"(?:Fatal Python error: |^\w{0,5} ?Python error: (?=Segm|Bus|Abort|Illeg))(?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
 )
 _HEAP = re.compile(
-    r"double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected|Attempt to free invalid pointer|<jemalloc>: .{0,80}(?:invalid|corrupt|double free)"
+    r"^\*{3} Error in [`'][^`'\n]{1,400}': |double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected|Attempt to free invalid pointer|<jemalloc>: .{0,80}(?:invalid|corrupt|double free)"
 )
 _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
@@ -142,7 +142,9 @@ _SENTENCE = 2  # With so many words before it, a kernel line is only mentioned.
 _SIGTERM = re.compile(
     r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot|Bypassing) (?:an? )?(?:the )?(?:signal(?:=|:? ))?SIG(?:TERM|INT)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:termination )?signal:? (?:15|2)\b|\bSIG(?:TERM|INT) (?:was )?(?:received|caught)\b"
 )
-_SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
+_SIGHUP = re.compile(
+    r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP|\bclosing signal SIGHUP\b"
+)
 _HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "abort": 6, "terminated": 15}
 _SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
@@ -240,7 +242,8 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        signal = _SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
+        name = found["name"] or found["named"]
+        signal = _SIGNUMS.get(name, _OTHER_SIGNAL) if name else int(found["code"])
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
@@ -351,6 +354,7 @@ FAMILY = grammar.LogFamily(
         "low on memory",
         "memory usage threshold",
         "double free",
+        "*** Error in ",
         "free()",
         "alloc()",
         "malloc_consolidate",

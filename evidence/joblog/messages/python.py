@@ -46,7 +46,7 @@ FACTS = {
     "too_many_open_files": fact(LineRole.ROOT, USER, "The program has too many open files."),
 }
 _ERRNO = re.compile(
-    r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '"
+    r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '|\bOs \{ code: (?P<rust>\d{1,3}),"
 )
 _NOT_REACHED = r"(?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host)"
 _OF_FILE = re.compile(
@@ -205,7 +205,7 @@ def _files(record: Record) -> JobFinding | None:
         detail = {"errno": int(found["errno"])} if found["errno"] else {}
         return make(FACTS, "filesystem_unreachable", record, detail=detail)
     if (found := _ERRNO.search(text)) and (
-        kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
+        kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"] or found["rust"]))
     ):
         return mounts.named(make(FACTS, kind, record, detail={"errno": errno}))
     for kind, pattern in _STRERROR:
@@ -295,6 +295,8 @@ _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pi
 """PyTorch's exception in the parent for an error of a worker."""
 RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError", "TelemacException"})
 """The exception of a notebook runner, Spark or Telemac's launcher for an error of a cell, a task or the solver; it has an own message."""
+_UNNAMED = frozenset({"Exception", "RuleException"})
+"""Names that say nothing; below Snakemake's stands the error itself."""
 _SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
 """PyTorch's exception in every rank when some fail to read or write a checkpoint; their own errors follow."""
 _SUM_MEANING = (
@@ -330,7 +332,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     # PyTorch's loader polls its workers; an empty queue says less than the exception that follows from it.
     if _ONLY_THAT.match(found["text"]) or found["name"].endswith("queue.Empty"):
         detail["wrapper"] = True
-    is_empty = name == "Exception" and not found["text"].strip()
+    is_empty = name in _UNNAMED and not found["text"].strip()
     if is_empty or _PASSED_ON.match(found["text"]) or name in RUNNERS or found["text"].strip() == name:
         # The traceback of the worker's own error follows; also after an exception with only a name, such as joblib's.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
@@ -382,7 +384,7 @@ FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "Communication error", *(f"{quote}: {word}" for quote in "'\"’" for word in ("Software", "Connection", "Host is", "No route")),
-        "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
+        "E   ", " occurred: ", " was raised: ", "undefined symbol: ", "[Errno ", "Os { code: ", ", error message = '", "No space left", "no space left",
         "quota", "disk is full", "OutOfDisk", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
         "PytorchStreamWriter", "inline_container", "heckpoint",

@@ -73,15 +73,17 @@ FACTS = {
     **{k: python.FACTS[k] for k in ("disk_full", "host_memory_error")},
 }
 _CANCELLED = re.compile(
-    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?[^\s\d]{0,24}\d\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+?(?: ?DUE(?: ?(?:TO|to) ?(?P<why>[^*]*?))?)?(?: ?\*\*\*(?: on (?P<old>\S+))?|$)|^srun: Job has been cancelled$"
+    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?[^\s\d]{0,24}\d\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+?(?: ?DUE(?: ?(?:TO|to) ?(?P<why>[^*]*?))?)?(?:(?P<closed> ?\*\*\*)(?: on (?P<old>\S+))?|$)|^srun: Job has been (?P<whole>cancelled)$"
+    r"|(?:\b(?:slurmstepd|slurmd|srun)\S{0,253}: (?:error: )?|\] error: )\*\*\* (?:JOB|STEP) \d\S{0,40}(?: O?N?| (?:ON|on) [\w.-]{1,253}(?: [A-Z]{0,9}(?: A?T?)?)?)?$"
 )
 _NOT_CLOSED = re.compile(r"\*\*\* (?:JOB|STEP|StepId=|JobId=).{0,300}CANCELLED AT [^*]{1,80}$")
+_ENDED = "Slurm ended the job or a step of it; the line is cut off before its reason."
 _WHY = (
-    ("slurm_timeout", "TIME LIMIT"),
+    ("slurm_timeout", "TIMELIMIT"),
     ("slurm_preempted", "PREEMPTION"),
     ("slurm_node_fail", "NODE"),
     ("slurm_requeued", "REQUEUE"),
-    ("slurm_task_failure", "TASK FAILURE"),
+    ("slurm_task_failure", "TASKFAILURE"),
 )
 _STATES = {
     "NODE_FAIL": "slurm_node_fail", "OUT_OF_MEMORY": "slurm_oom", "TIMEOUT": "slurm_timeout", "PREEMPTED": "slurm_preempted",
@@ -109,7 +111,7 @@ _LAUNCH = re.compile(
     r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.{0,200}Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|\berror: (?:run_command: )?(?:slurm|user) task_(?:prolog|epilog) (?:can ?not be executed|did not exit normally)|\berror: TaskProlog failed status="
-    r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
+    r"|(?:^|: )slurm_(?:submit_batch_(?:het_)?job|allocate_resources\w{0,12}|job_step_create|step_launch\w{0,12}|job_will_run\w{0,3})(?:\(\))?(?: error| failed)?: (?=[A-Z])|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
 _CONTAINER = re.compile(
@@ -159,6 +161,10 @@ _SITE = re.compile(
 _ADDRESS = re.compile(r"\bhttps?://\S{1,1000}|\b[\w.-]{1,100}\.(?:io|com|org|ai|net|ch|de)[/#]\S{1,500}")
 _MISTAKEN = "Slurm could not start what the job asked for: a file, an image, a command or a resource that is not there."
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
+_TASKS_CUT = re.compile(
+    r"srun: error: (?P<host>\S{1,1024}): ta?s?k?s?(?: [\d,-]{0,1024}(?:: ?(?P<how>[A-Za-z ]{0,24}))?)?$"
+)
+"""The line ends before it says how they ended."""
 _LSF = re.compile(r"\s{0,4}TERM_(?P<why>[A-Z_]{3,24}): \w")
 _LSF_ENDS = {
     "RUNLIMIT": "slurm_timeout", "CPULIMIT": "slurm_timeout", "DEADLINE": "slurm_timeout", "WINDOW": "slurm_timeout",
@@ -173,18 +179,12 @@ SIGNALS = {
     11: "segfault", 15: "process_terminated", 2: "process_terminated",
 }  # fmt: skip
 _HOW = (
-    ("slurm_oom", "out of memory"),
-    ("oom_kill_suspected", "killed"),
-    ("segfault", "segmentation fault"),
-    ("bus_error", "bus error"),
-    ("process_aborted", "aborted"),
-    ("process_terminated", "terminated"),
-    ("process_crashed", "floating point exception"),
-    ("process_crashed", "illegal instruction"),
-    ("process_crashed", "file size limit exceeded"),
-    ("process_crashed", "cpu time limit exceeded"),
+    ("slurm_oom", "out of memory"), ("oom_kill_suspected", "killed"), ("segfault", "segmentation fault"),
+    ("bus_error", "bus error"), ("process_aborted", "aborted"), ("process_terminated", "terminated"),
+    ("process_crashed", "floating point exception"), ("process_crashed", "illegal instruction"),
+    ("process_crashed", "file size limit exceeded"), ("process_crashed", "cpu time limit exceeded"),
     ("task_exit", "exited with exit code"),
-)
+)  # fmt: skip
 
 
 _JOB_ENDED = re.compile(
@@ -256,18 +256,28 @@ def _cancelled(record: Record) -> JobFinding | None:
         return None
     # A line that was broken at a blank is joined without it.
     why = (found["why"] or "").upper().replace(" ", "")
-    kind = next((name for name, word in _WHY if word.replace(" ", "") in why), "slurm_cancelled")
+    kind = next((name for name, word in _WHY if word in why), None)
+    if kind is None and not (found["closed"] or found["whole"]) and (kind := _begun(why, _WHY)) is None:
+        return make(FACTS, "process_terminated", record, role=LineRole.END, meaning=_ENDED)
     # The host in this line reports the lost node; it is not the lost one.
     host = None if kind == "slurm_node_fail" else found["host"] or found["old"]
-    return make(FACTS, kind, record, host=host)
+    return make(FACTS, kind or "slurm_cancelled", record, host=host)
+
+
+def _begun(text: str, table: Iterable[tuple[str, str]]) -> str | None:
+    """The kind whose words `text` begins, which a line's end cut off; None if several have them."""
+    kinds = [kind for kind, words in table if text and words.startswith(text)]
+    return kinds[0] if len(kinds) == 1 else None
 
 
 def _tasks(record: Record) -> JobFinding | None:
-    if not (found := _TASKS.search(record.text)):
-        return None
-    how = found["how"].lower()
+    found = _TASKS.search(record.text)
+    how = found["how"].lower() if found else ""
     kind = next((name for name, words in _HOW if how.startswith(words)), None)
-    if kind is None or how.startswith("exited with exit code 0"):
+    if kind is None and (cut := _TASKS_CUT.search(record.text)):
+        kind = _begun((cut["how"] or "").strip().lower(), _HOW) or "task_exit"
+        return make(FACTS, kind, record, host=cut["host"])
+    if found is None or kind is None or how.startswith("exited with exit code 0"):
         return None
     first, code = _FIRST.search(found["tasks"]), _CODE.match(how)
     return make(
@@ -383,7 +393,7 @@ FAMILY = grammar.LogFamily(
         "CANCELLED AT", "has been cancelled", "SLURM status is", "srun: ", "oom", "OOM Killed", "memory limit",
         "memory quota", "memory request", "memory allocation", "STEPD", "nkillable", "slurmstepd:", "slurmstepd-",
         "slurmd:", "task_prolog", "task_epilog", "TaskProlog", "sbatch: error", "salloc: ", "NODE FAILURE", "FATAL:",
-        "FATAL :", "container", "enroot", "sqsh", "docker: Error", "pyxis: ", "TERM_", "PBS: job killed",
+        "FATAL :", "slurm_submit_", "slurm_allocate_", "slurm_job_", "slurm_step_", "container", "enroot", "sqsh", "docker: Error", "pyxis: ", "TERM_", "PBS: job killed",
     ),
     read=read,
     facts=FACTS,

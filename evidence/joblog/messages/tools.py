@@ -42,15 +42,18 @@ _PIP = re.compile(
 _TRIED = re.compile(r"\bconftest\b|CMakeTmp|CMakeScratch|/testCompile|\btry_compile\b")
 """Files that configuration scripts compile only as a test."""
 _NO_RULE = re.compile(r"g?make(?:\[\d{1,3}\])?: \*\*\* (?!\[)\S")
+_SET_UP_FILE = r"(?:\S{1,200}/)?(?:activate|(?:conda|mamba|micromamba|modules?|lmod|setup-env|spack)\.sh)"
 _MODULES = re.compile(
     r"Lmod has detected the following error:|(?:Module(?:Cmd_\w{1,20})?\.c\(\d{1,6}\)|\S{0,40}ModuleCmd_\w{1,20}\.c\(\d{1,6}\)): ?ERROR:"
     r"|(?:ERROR: )?Unable to locate a modulefile for |ERROR: Module cannot be loaded due to |ERROR: Load of (?:requirement|module) "
     r"|\S{1,200}: (?:line )?\d{1,6}: \S{1,200}/(?:lmod|modulecmd|modulecmd\.tcl): No such file or directory$"
-    r"|\S{1,200}: (?:line )?\d{1,6}: (?:\S{1,200}/)?(?:activate|(?:conda|mamba|micromamba|modules?|lmod|setup-env|spack)\.sh): No such file or directory$"
+    rf"|\S{{1,200}}: (?:line )?\d{{1,6}}: {_SET_UP_FILE}: No such file or directory$"
+    rf"|\S{{1,200}}: \d{{1,6}}: \.: (?:cannot|[Cc]an't) open {_SET_UP_FILE}(?:: No such file)?$"
 )
 """The module system, or the file that sets up an environment, could not do its part; what it should have brought is missing later."""
 _CONDA = re.compile(
     r"conda: error: |(?:/\S{0,300}/)?conda: line \d{1,6}: (?:syntax error|\S{1,60}: command not found)"
+    r"|(?:critical|error)\s{1,4}libmamba Cannot activate, "
 )
 """An environment that was not switched on or off: a script goes on in the one it has."""
 _LICENCE = re.compile(
@@ -168,7 +171,7 @@ FAMILY = grammar.LogFamily(
     name="tools",
     triggers=(
         "rror: ", "option -- ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
-        "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "activate: No", ".sh: No such", "modulecmd", ":ERROR:",
+        "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "activate: No", ".sh: No such", ": .: ", "libmamba Can", "modulecmd", ":ERROR:",
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "nown flag", "nown option", "nown argument", "nown command", "zed flag", "zed argument", "zed command", "expected argument", "flag provided", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",

@@ -21,7 +21,7 @@ _FAILED = re.compile(rf"{_LOGGED}?Error executing process > ['\"‘]")
 _HEAD = re.compile(
     rf"{_LOGGED}(?:@unknown|Unexpected error.{{0,80}}|Unknown error.{{0,40}}|(?:Script|Config) compilation (?:failed|error)|)$|(?:Script|Config) compilation (?:failed|error)$"
     r"|(?:ERROR\s{1,3})?(?:\[(?:job|step|workflow) [^\]]{1,200}\] )?(?:Job error:|Workflow error, try again with --debug.{0,60}|Tool definition failed validation:|Input object failed validation:|Workflow or tool uses unsupported feature:|I'm sorry, I couldn't load this CWL file.{0,80})$"
-    r"|\* What went wrong:$|Workflow input processing failed:?$"
+    r"|\* What went wrong:$|WorkflowError:$|Workflow input processing failed:?$"
 )
 """The reason stands on the next line."""
 _INTERRUPTED = re.compile(

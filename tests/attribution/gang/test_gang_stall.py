@@ -159,6 +159,16 @@ def test_c_functions_change_no_verdict() -> None:
             assert not any("in C," in line for line in found.proof)
 
 
+def test_a_traced_process_was_stopped_by_no_signal() -> None:
+    """A debugger holds it; whether its user's or root's, nobody knows."""
+    traced = gang(rank(2, DONE, stack=LOOP, state="t"))
+    found = stall.judge(traced, world_size=4)
+    assert (found.kind, found.domain, found.ranks) == ("rank_stopped", "unknown", (2,))
+    assert "held by a tracer" in found.summary
+    both = stall.judge([rank(0, DONE, state="T"), *traced[1:]])
+    assert (both.ranks, "stopped by a signal" in both.summary) == ((0,), True)
+
+
 @pytest.mark.parametrize(
     ("functions", "itself"),
     [

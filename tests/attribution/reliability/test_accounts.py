@@ -123,6 +123,7 @@ def history(make, n_runs: int, seed: int) -> tuple[list[records.JobAttempt], lis
                     eligible_at=submit,
                     start_at=start,
                     end_at=end if chance.random() < 0.9 else None,
+                    time_limit_s=None,
                     state=chance.choice(["COMPLETED", "FAILED", "REQUEUED"]),
                     user=chance.choice(["alice", "eve"]) if again == 0 else attempts[-1].user,
                     cluster="c" if number % 7 else "d",

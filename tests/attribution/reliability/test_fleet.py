@@ -12,7 +12,7 @@ import pytest
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability import accounts, fleet, run_account
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import records, settings
 from probing_cluster.db import delivery
 from tests import two_clusters
 
@@ -384,14 +384,30 @@ def test_expected_ettr_uses_the_clusters_own_rate(memory):
     assert (nothing.rate_is_own, nothing.failures_per_node_day) == (False, 0.005)
 
 
+@pytest.mark.parametrize("days", [365, 10])
+def test_no_failure_in_a_year_is_a_measurement(days):
+    """64 nodes without one: the models calculate with the highest rate that fits and name it a bound; ten days say less than the default."""
+    c = Cluster()
+    for n in range(days // 5):
+        c.run(n + 1, 120 * n, 120, [f"n{i}" for i in range(64)])
+    source, until = InMemory(c), T0 + timedelta(days=days)
+    high = fleet.large_job_rate(source, T0, until).high_per_node_day
+    long = days == 365
+    used = high if long else 0.005
+    expected = fleet.expected_ettr(source, T0, until, sizes=(64,))
+    grid, projected = fleet.ettr_grid(source, T0, until), fleet.what_if(source, T0, until, n_gpus=4096)
+    assert {(f.rate_is_own, f.rate_is_bound) for f in (expected, grid, projected)} == {(long, long)}
+    assert [f.failures_per_node_day for f in (expected, grid, projected.scenarios[0])] == [used] * 3
+    assert projected.scenarios[0].mttf_h == pytest.approx(24 / (512 * used))
+
+
 def test_what_if(memory):
-    """Halving the rate, dropping n0 (to blame for all) and checkpointing more often each help; together most."""
-    got = fleet.what_if(memory, SINCE, UNTIL, n_gpus=256, without_nodes=["n0"], interval_s=600, restart_s=60)
+    """Halving the rate and checkpointing more often each help; together most."""
+    got = fleet.what_if(memory, SINCE, UNTIL, n_gpus=256, interval_s=600, restart_s=60)
     names = [s.name for s in got.scenarios]
     assert names == [
         "today",
         "failure rate x 0.5",
-        "without 1 nodes",
         "interval 600 s",
         "restart 60 s",
         "all together",
@@ -399,7 +415,6 @@ def test_what_if(memory):
     assert got.scenarios[0].change == 0
     assert all(s.change > 0 for s in got.scenarios[1:])
     assert got.scenarios[-1].ettr == max(s.ettr for s in got.scenarios)
-    assert got.scenarios[2].failures_per_node_day == 0
 
 
 @pytest.mark.parametrize("name", [n for n in fleet.__all__ if n not in FROM_A_STORE])
@@ -538,7 +553,7 @@ def test_a_figure_asks_for_every_column_it_needs(toy, figure):
 
 
 def test_a_figure_is_of_its_sources_cluster():
-    """A store is of one cluster, and so are its figures, which name it; of several clusters, no node can be left out by its name."""
+    """A store is of one cluster, and so are its figures, which name it."""
     c = Cluster()
     many = tuple(f"n{k}" for k in range(17))
     c.run(1, 0, 100, many, state="NODE_FAIL", cause="node_lost")
@@ -549,9 +564,7 @@ def test_a_figure_is_of_its_sources_cluster():
         None: 2 * 17 * 800.0,
         "c": 17 * 800.0,
     }
-    assert fleet.what_if(mine, since, until, without_nodes=("n0",)).cluster == "c"
-    with pytest.raises(errors.UsageError, match="of one cluster"):
-        fleet.what_if(every, since, until, without_nodes=("n0",))
+    assert fleet.what_if(mine, since, until).cluster == "c"
 
 
 def test_checks_are_counted_in_their_cluster(store):

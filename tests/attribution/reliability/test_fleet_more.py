@@ -7,11 +7,14 @@ import statistics
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import special
 
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability import ettr, fleet
+from probing_cluster.attribution.reliability.fleet import expectations
 from probing_cluster.core import records
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -51,7 +54,7 @@ def test_measured_and_expected_ettr_by_size(store):
         assert size.measured == pytest.approx(statistics.mean(mine), rel=1e-9)
         assert size.expected == pytest.approx(statistics.mean(expected), rel=1e-9)
         assert size.high - size.measured == pytest.approx(
-            1.96 * statistics.stdev(mine) / len(mine) ** 0.5, rel=1e-6
+            special.stdtrit(len(mine) - 1, 0.975) * statistics.stdev(mine) / len(mine) ** 0.5, rel=1e-6
         )
     assert fleet.ettr_by_size(store, SINCE, UNTIL, partition="nowhere").sizes == ()
 
@@ -142,3 +145,15 @@ def test_the_grid_is_the_renewal_form_and_agrees_with_simulation():
     )  # fmt: skip
     simulated = ettr.simulate(model, n_runs=400)
     assert corner.ettr == pytest.approx(simulated.ettr, abs=4 * simulated.standard_error)
+
+
+@pytest.mark.parametrize("n_runs", [2, 3, 5, 10, 30])
+def test_the_interval_of_a_mean_holds_what_it_promises(n_runs):
+    """In 95 of 100 draws it holds the true mean, also of two runs; of one run there is none."""
+    drawn = np.random.default_rng(n_runs).normal(0.6, 0.004, (4000, n_runs))
+    found = [
+        expectations._comparison(64, n_runs, float(row.mean()), float(row.std(ddof=1)), None) for row in drawn
+    ]
+    assert np.mean([c.low <= 0.6 <= c.high for c in found]) == pytest.approx(0.95, abs=0.015)
+    alone = expectations._comparison(64, 1, 0.6, None, None)
+    assert (alone.low, alone.high) == (None, None)

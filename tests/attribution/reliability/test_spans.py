@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from probing_cluster.attribution.reliability import fleet
+from probing_cluster.attribution.reliability import accounts, fleet
+from probing_cluster.core import records, settings
+from probing_cluster.db import store as db_store
 from tests.attribution.reliability.test_fleet import T0, Cluster, InMemory
+from tests.set_clock import SetClock
 
 DAY = timedelta(days=1)
 
@@ -104,3 +107,34 @@ def test_goodput_takes_off_no_more_than_was_used_in_the_span() -> None:
     assert fleet.goodput_loss(InMemory(c), since, since + DAY).first_gpu_h == pytest.approx(
         (9 * 24 + 0.5) * 8
     )
+
+
+def test_a_job_whose_end_slurmdbd_never_heard_counts_to_its_limit(store: db_store.Store) -> None:
+    """Forty days RUNNING under a limit of one day: a day of its GPUs, in every figure and however the span is cut, and in its run's account."""
+    now = datetime.now(UTC)
+    begin = now - timedelta(days=40)
+    times = {"submit_at": begin, "eligible_at": begin, "start_at": begin, "time_limit_s": 86400.0}
+    attempt = records.JobAttempt(
+        cluster="c", job_id=1, state="RUNNING", nodes=("n1",), n_gpus=8, user="a", run_key="r", **times
+    )
+    store.upsert_attempts([attempt])
+    clusters = store.of("c")
+
+    def counted(first: float, last: float) -> set[float]:
+        since, until = (begin + timedelta(days=n) for n in (first, last))
+        return {
+            round(fleet.failure_rates(clusters, since, until).gpu_h, 3),
+            round(sum(b.gpu_h for b in fleet.failures_over_time(clusters, since, until).buckets), 3),
+            round(sum(b.used_gpu_h for b in fleet.utilisation(clusters, since, until).buckets), 3),
+        }
+
+    assert counted(-1, 40) == {8 * 24}
+    assert [counted(*span) for span in ((-1, 0.5), (0.5, 2), (2, 40))] == [{8 * 12}, {8 * 12}, {0}]
+
+    def made(at: datetime) -> int:
+        return accounts.update(store, settings.AttributionSettings(), since=begin, at=SetClock(at))
+
+    assert made(now) == 1
+    (account,) = store.run_accounts()
+    assert (account.wall_s, account.end_at) == (86400.0, begin + timedelta(days=1))
+    assert made(now + timedelta(hours=1)) == 0, "nothing of it changes any more"

@@ -615,6 +615,7 @@ def test_requeued_by_a_person(make):
     """Without an action of ours and without a fault, a person did it."""
     v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0))
     assert (v.cause, v.confidence) == ("requeued_by_user", C.LIKELY)
+    assert taxonomy.name(v.cause, v.component) == "requeued by user"
 
 
 def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
@@ -622,6 +623,7 @@ def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
     for unseen in ({"watched": {}}, {"watched": {"n1": make.end}}, {"by_log": frozenset({"n2"})}):
         v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0), **unseen)
         assert (v.cause, v.confidence) == ("requeued_by_user", C.POSSIBLE)
+        assert taxonomy.name(v.cause, v.component) == "requeued, by whom is unknown"
         assert "nobody watched n" in v.summary
         assert "a person or service" in v.summary, "whose requeue it was is not in accounting"
         assert "no fault was seen" not in v.summary
@@ -653,6 +655,27 @@ def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
     assert ("Submit the job again" in v.next_step) is (state != "REQUEUED")
     for other in ({"job_id": 7}, {"detail": {"fault": "x", "restart_count": 1}}, {"source": "import"}):
         assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
+
+
+@pytest.mark.parametrize(
+    ("bound_by", "where", "step"),
+    [
+        ({"bound_by": ""}, "Slurm starts it elsewhere.", "Nothing for the job. Repair n2"),
+        ({"bound_by": "nodelist"}, "it asks for that node by name (--nodelist) and waits for it.", "Nothing for the job but to wait for that node"),
+        ({"bound_by": "reservation"}, "Slurm starts it elsewhere if its reservation has another node.", "Nothing for the job. Repair n2"),
+        ({}, "Slurm starts it elsewhere if it may.", "Nothing for the job. Repair n2"),
+        ({"bound_by": ["x"]}, "Slurm starts it elsewhere if it may.", "Nothing for the job. Repair n2"),
+    ],
+)  # fmt: skip
+def test_where_a_refused_job_starts_again_is_said_as_far_as_it_is_known(make, bound_by, where, step):
+    """Agents of earlier releases do not tell; what asks for that very node does not start elsewhere."""
+    detail = {"fault": "gpu_lost:gpu3", "restart_count": 0, **bound_by}
+    refused = make.event(at=make.start, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail=detail)  # fmt: skip
+    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=2), restart_count=0)  # fmt: skip
+    v = make.judge(refused, attempt=attempt)
+    assert v.summary.endswith(f"; {where}")
+    assert v.next_step.startswith(step)
+    assert ("scontrol update JobId=4242 ReqNodeList=" in v.next_step) is ("nodelist" in bound_by.values())
 
 
 def test_a_start_that_its_limit_ended_had_begun_though_our_prolog_refused_it(make):

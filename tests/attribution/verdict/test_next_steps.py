@@ -284,31 +284,48 @@ def test_an_illegal_instruction_is_named_with_what_it_usually_means(make, code, 
     assert "which processor" in v.next_step
 
 
-def test_what_the_script_could_not_set_up_stands_beside_the_missing_package(make):
-    """The package is missing because no environment was loaded."""
-    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
-    gone = line_of(make, "import_error", "ModuleNotFoundError: No module named 'flash_attn'", **detail)
-    lines = [
-        line_of(make, "command_not_found", f"/var/spool/slurmd/job00012/slurm_script: line {n}: {name}: command not found", line=n)
-        for n, name in enumerate(("module", "conda"), 4)
-    ]  # fmt: skip
-    v = make.judge(*lines, gone, attempt=make.attempt(nodes=("n2",)))
-    assert "module: command not found; conda: command not found" in v.next_step
-    assert "bash -l" in v.next_step
-    assert "set up its" not in make.judge(gone, attempt=make.attempt(nodes=("n2",))).next_step
-
-
 @pytest.mark.parametrize(
-    "message",
-    ["CondaError: Run 'conda init' before 'conda activate'", "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."],
+    ("kind", "message", "about", "step"),
+    [
+        ("command_not_found", "/var/spool/slurmd/job00012/slurm_script: line 4: module: command not found", {"modules": True}, "begin the script with `#!/bin/bash -l`"),
+        ("program_error", "CondaError: Run 'conda init' before 'conda activate'", {}, "begin the script with `#!/bin/bash -l`"),
+        ("program_error", "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.", {}, "begin the script with `#!/bin/bash -l`"),
+        ("program_error", 'Lmod has detected the following error: The following module(s) are unknown: "pytorch/9.1"', {"modules": True}, "correct the module's name"),
+        ("program_error", "/var/spool/slurmd/job00012/slurm_script: line 3: /p/venv/bin/activate: No such file or directory", {"modules": True}, "correct the name or path of the environment"),
+    ],
 )  # fmt: skip
-def test_conda_that_was_not_set_up_stands_beside_the_missing_package(make, message):
-    """The package is missing in the environment that the script had without it."""
+@pytest.mark.parametrize(
+    ("lacked", "gone"),
+    [
+        ("import_error", "ModuleNotFoundError: No module named 'flash_attn'"),
+        ("program_error", "Error in library(readr) : there is no package called ‘readr’"),
+    ],
+)
+def test_the_step_of_a_missing_package_begins_with_the_set_up_that_failed(make, kind, message, about, step, lacked, gone):  # fmt: skip
+    """The package may be in the environment that the script did not get."""
+    detail = {"role": "root", "domains": ["user_program"]}
+    before = line_of(make, kind, message, line=4, **detail, **about)
+    last = line_of(make, lacked, gone, line=9, first_cause=True, **detail)
+    v = make.judge(before, last, attempt=make.attempt(nodes=("n2",)))
+    first, _, then = v.next_step.partition(" If the package is missing then, too: ")
+    assert first.startswith("Mend first what should have set up its environment")
+    assert phrases.clean(message).rpartition(": ")[2].rstrip(".") in first
+    assert step in first.replace(". B", ". b").replace(". C", ". c")
+    assert then.startswith("install the package")
+    kept = line_of(make, lacked, gone, line=9, first_cause=True, lacked_before=message, **detail)
+    assert make.judge(kept, attempt=make.attempt(nodes=("n2",))).next_step == v.next_step
+
+
+@pytest.mark.parametrize("message", ["", "/s/slurm_script: line 2: nvidia-smi: command not found"])
+def test_no_set_up_is_blamed_for_a_missing_package_where_none_failed(make, message):
+    """A command that brings no environment is none; nor does a set-up that failed explain another error."""
     detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    before = [line_of(make, "command_not_found", message, line=2, weak=True)] if message else []
     gone = line_of(make, "import_error", "ModuleNotFoundError: No module named 'torch'", line=9, **detail)
-    conda = line_of(make, "program_error", message, line=4, role="root", domains=["user_program"])
-    v = make.judge(conda, gone, attempt=make.attempt(nodes=("n2",)))
-    assert message.rstrip(".") in v.next_step
+    step = make.judge(*before, gone, attempt=make.attempt(nodes=("n2",))).next_step
+    assert step.startswith("Install the package")
+    assert "set up" not in step
+    conda = line_of(make, "program_error", "CondaError: Run 'conda init' before 'conda activate'", line=4)
     own = line_of(make, "program_error", "ValueError: bad input", line=9, **detail)
     assert "environment" not in make.judge(conda, own, attempt=make.attempt(nodes=("n2",))).next_step
 

@@ -341,6 +341,15 @@ def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
     assert "train.py:7" in verdict.summary
 
 
+@pytest.mark.parametrize(("state", "domain", "words"), [("T", "system_software", "stopped by a signal"), ("t", "unknown", "held by a tracer")])  # fmt: skip
+def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_its_users_debugger(
+    make, state, domain, words
+):
+    verdict = make.judge(*snapshots(make, state=state))
+    assert (verdict.cause, verdict.domain) == ("rank_stopped", domain)
+    assert words in verdict.summary
+
+
 def test_the_ranks_of_a_node_that_died_at_once(make):
     """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
     first, last = snapshots(make, stack=[])
@@ -854,7 +863,10 @@ def test_a_node_that_srun_names_as_lost_ended_a_step_that_may_go_on_without(make
     several = make.finding("slurm_node_fail", detail={"host": "n[2,9]"})
     assert make.judge(several, watched={}).node == "n2"
     last_signs = {"n1": make.end + timedelta(seconds=60), "n2": make.end + timedelta(seconds=600)}
-    assert str(make.judge(gone, watched=last_signs).confidence) in ("possible", "unknown")
+    heard = make.judge(gone, watched=last_signs)
+    assert str(heard.confidence) in ("possible", "unknown")
+    assert "stopped answering" not in heard.summary
+    assert "agent kept reporting" in heard.summary or heard.cause != "node_lost"
     elsewhere = make.finding("slurm_node_fail", detail={"host": "n77"})
     assert make.judge(elsewhere, watched={}).cause != "node_lost"
 

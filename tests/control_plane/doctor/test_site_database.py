@@ -85,6 +85,7 @@ def test_a_database_that_takes_no_writing_is_no_healthy_one(
     assert [(f.name, "read-only" in f.found, "database" in f.found) for f in found] == [
         ("database_writes", True, True)
     ]
+    assert "RECONNECT" in found[0].fix, "what PgBouncer keeps to Postgres stays read-only"
     assert main.main(["db", "status", "--config", str(path)]) == 1
     assert "read-only" in capsys.readouterr().out
 
@@ -262,3 +263,31 @@ def test_a_service_that_does_not_run_is_a_fault(store: db_store.Store) -> None:
     seldom = dataclasses.replace(config, service=settings.ServiceSettings(accounting_poll_s=300.0))
     assert site_database.service(seldom).level == "ok", "a site may poll every five minutes"
     assert "probing-serve" in found.fix
+
+
+def test_jobs_that_accounting_shows_running_for_ever_are_named(store: db_store.Store) -> None:
+    """The doctor counts and names them, by the names that their owners know; a job within its limit is none."""
+    url = store.engine.url.render_as_string(hide_password=False)
+    made = settings.Settings(
+        cluster=settings.ClusterSettings(name="c"), database=settings.DatabaseSettings(url=url)
+    )
+    at = dt.datetime.now(dt.UTC) - dt.timedelta(days=2)
+
+    def away(*_: str, **__: object) -> bytes:
+        raise errors.SlurmUnavailable("not asked here")
+
+    def running(number: int, limit_s: float, **over: int) -> records.JobAttempt:
+        times = {"submit_at": at, "start_at": at, "time_limit_s": limit_s}
+        return records.JobAttempt(
+            cluster="c", job_id=number, state="RUNNING", nodes=("n1",), user="a", **times, **over
+        )
+
+    def findings() -> list[tuple[str, str]]:
+        return [(f.level, f.found) for f in site_database.agents(made, away) if f.name == "runaway_jobs"]
+
+    store.upsert_attempts([running(7, 1e6)])
+    assert findings() == []
+    store.upsert_attempts([running(8, 3600.0), running(9, 3600.0, array_job_id=6, array_task_id=3)])
+    ((level, found),) = findings()
+    assert level == "warn"
+    assert found == "2 run in accounting beyond their limit, and no agent names them: 8, 6_3"

@@ -133,7 +133,7 @@ def test_a_job_without_a_start_on_record_is_told_to_whom_it_belongs(
     """Accounting has no start of it, Slurm knows it; of another's nothing is told, not even that it waits."""
     assert isinstance(knowing.run_slurm, fakes.Sacct)
     knowing.run_slurm.waiting = waiting
-    for node in ("n4", "n9"):
+    for node in ("n4", "n4", "n9"):  # n4 was drained again before its first drain was lifted
         knowing.store.save_drain(
             records.Drain(
                 drain_id=uuid.uuid4(), cluster="c", node=node, at=fakes.NOW, action="drain", state="done",

@@ -128,6 +128,19 @@ def test_the_ranks_of_this_job_and_no_other(stuck: context.Context) -> None:
     assert eight["silent_nodes"] == ["n9"]
 
 
+def test_a_node_that_is_heard_no_more_is_silent(
+    stuck: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ranks are shown as they were, and marked; of an ended job no node is waited for."""
+    assert board(stuck.store, "ranks")["silent_nodes"] == []
+    monkeypatch.setattr(stuck.store, "silences_s", lambda cluster: {"n1": 2.0, "n2": 300.0})
+    document = board(stuck.store, "ranks")
+    assert {(r["node"], r["silent"]) for r in document["ranks"]} == {("n1", False), ("n2", True)}  # type: ignore[attr-defined]
+    assert document["silent_nodes"] == ["n2"]
+    stuck.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", "n3", end=True)])
+    assert board(stuck.store, "ranks")["silent_nodes"] == []
+
+
 def test_array_tasks_are_named_as_people_name_them(service: context.Context) -> None:
     """500_2 is the job with raw id 502."""
     task = dataclasses.replace(gang_rows.attempt(502, "n1"), array_job_id=500, array_task_id=2)

@@ -18,6 +18,7 @@ import web_sink
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import kinds, messages
+from probing_cluster.control_plane.notices import picture as notice_picture
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks.nodes import silence
@@ -408,6 +409,26 @@ def test_only_a_faulty_node_in_service_is_not_drained(
     notices.run(noticing)
     kinds_found = {group.kind for group in notices.book(noticing).groups()} - {"budget"}
     assert kinds_found == ({"drain", "denied"} if in_service else {"drain"})
+
+
+@pytest.mark.parametrize(
+    ("why", "until"),
+    [
+        ("5 of 5 nodes of the cluster taken within 3600 s", "the window has passed"),
+        ("9 of 9 nodes of the cluster are out of service by drains of ours", "some of them are back"),
+    ],
+)
+def test_a_denied_drain_says_what_ends_the_denials(why: str, until: str) -> None:
+    """No hour that passes brings a drain while as many stand as may be."""
+    row = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n1", at=fakes.NOW, action="drain", reason="probing: xid 79",
+        owner="probing", state="denied", why_state=f"budget: {why}",
+    )  # fmt: skip
+    seen_now = notice_picture.NoticePicture(
+        now=fakes.NOW, cluster="c", budget_window=timedelta(hours=1), drains=[row]
+    )
+    (found,) = kinds.budget.find(seen_now)
+    assert found.line == f"budget: {why}; nothing more is drained by itself until {until}"
 
 
 def test_a_repaired_node_leaves_the_notice_and_the_last_ends_it(

@@ -8,15 +8,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from probing_cluster.attribution.places import layout, scan
-from probing_cluster.control_plane.policy import policy, simulate, view
+from probing_cluster.attribution.verdict import signatures
+from probing_cluster.control_plane.policy import budget, policy, shared_part, simulate, view
 from probing_cluster.control_plane.service import picture
-from probing_cluster.core import clock, records, settings
+from probing_cluster.core import clock, records, settings, vocabulary
+from probing_cluster.healthchecks import registry
 
 NOW = datetime(2026, 11, 21, 14, 20, 40, tzinfo=UTC)
 START = NOW - timedelta(minutes=20)
 GPU = "GPU-3"
 ENFORCE = settings.PolicySettings(
-    observe_only=False, budget_nodes=5, budget_frac=1.0, budget_partition_frac=1.0
+    observe_only=False,
+    budget_nodes=5,
+    budget_frac=1.0,
+    budget_partition_frac=1.0,
+    standing_frac=1.0,
+    standing_partition_frac=1.0,
+    common_frac=1.0,
 )
 
 
@@ -232,6 +240,52 @@ def test_what_is_held_is_a_setting() -> None:
     assert acts(fleet_view(), dataclasses.replace(ENFORCE, hold_kinds=("xid",))) == []
 
 
+def failing_check(
+    code: str, confirmed_s: float | None, severity: records.Severity = records.Severity.HIGH
+) -> view.View:
+    """A check of n2 that fails for a minute, by a sweep; a second one found the same so many seconds after it."""
+    found = event(
+        kind="check", code=code, device="part", gpu_uuid=None, source="check", at=ago(61), observed_at=ago(61),
+        severity=severity,
+    )  # fmt: skip
+    again = None if confirmed_s is None else clock.iso_z(ago(61 - confirmed_s))
+    row = fault(found) | {"confirmed_at": again}
+    return fleet_view(events=(found,), heartbeats={"n2": beat("n2", faults={"check:part": row})})
+
+
+@pytest.mark.parametrize("code", sorted(vocabulary.KIND_OF_CHECK))
+@pytest.mark.parametrize(("confirmed_s", "expected"), [(None, []), (0.0, []), (14.0, []), (15.0, BOTH)])
+def test_a_check_of_a_link_or_mount_acts_only_once_a_later_sweep_has_found_the_same(
+    code: str, confirmed_s: float | None, expected: object
+) -> None:
+    """A heartbeat repeats what the last sweep found: a link that was down for two seconds of it is up again."""
+    assert acts(failing_check(code, confirmed_s)) == expected
+    waits = dataclasses.replace(failing_check(code, confirmed_s), events=(), jobs=())
+    assert refusals(waits) == ([("n2", "")] if expected else [])
+
+
+def test_a_check_of_what_does_not_end_by_itself_acts_at_once() -> None:
+    """A GPU that is gone is gone; what is held is a setting for checks, too."""
+    assert acts(failing_check("gpu_count", 0.0)) == BOTH
+    assert acts(failing_check("ib_link", 0.0), dataclasses.replace(ENFORCE, hold_kinds=())) == BOTH
+    low = failing_check("mount_responsive", 0.0, records.Severity.LOW)
+    assert acts(low) == []
+
+
+def test_every_check_that_stands_for_a_kind_is_one_and_each_that_finds_a_link_or_mount_gone_is_held() -> None:
+    """The names are those of the register; a check that finds the same as a held kind is held as it is."""
+    checks = registry.load()
+    assert set(vocabulary.KIND_OF_CHECK) <= set(checks)
+    held_causes = {signatures.find(k, None, records.Severity.HIGH).cause for k in ENFORCE.hold_kinds}
+    alike = {
+        name
+        for name in checks
+        if (found := signatures.find("check", name, records.Severity.HIGH)).cause in held_causes
+        and found.role is signatures.Role.ROOT
+    }
+    assert alike == set(vocabulary.KIND_OF_CHECK)
+
+
 def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
     """The agent remembers few event ids; kind, device and code name the fault as well, another code does not."""
     other = event(2)
@@ -356,6 +410,29 @@ def test_requeue_can_be_switched_off() -> None:
     assert acts(fleet_view(), dataclasses.replace(ENFORCE, requeue=False)) == [("drain", "n2")]
 
 
+@pytest.mark.parametrize(
+    ("past", "again"),
+    [
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("requeue", 300, 4242)], False),
+        ([("restart", 100, 4242), ("requeue", 200, 4242), ("restart", 300, 4242)], False),
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("requeue", 86401, 4242)], True),
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("requeue", 300, 7)], True),
+        ([("requeue", 100, 4242), ("requeue", 200, 4242), ("drain", 300, 4242)], True),
+    ],
+    ids=["requeued", "after its ends, too", "a day ago", "another job", "a drain"],
+)
+def test_a_job_is_requeued_off_drained_nodes_no_more_often_than_a_run_may_be_restarted(
+    past: list[tuple[str, float, int]], again: bool
+) -> None:
+    """The node is drained, the job stays where it is, and why is on record."""
+    rows = [drain("n9", at_s, action=action, job_id=job_id) for action, at_s, job_id in past]
+    undone = drain("n9", 50, action="requeue", job_id=4242, state="skipped")
+    state = fleet_view(drains=(*rows, undone))
+    assert acts(state) == (BOTH if again else [("drain", "n2")])
+    why = "budget: its run was restarted 3 of 3 times within 24 h"
+    assert held(state) == ([] if again else [("requeue", "denied", why)])
+
+
 def test_a_job_on_two_broken_nodes_is_requeued_once() -> None:
     """Two faults, two drains, one requeue."""
     one, two = event(1, node="n1"), event(2, node="n2")
@@ -475,11 +552,112 @@ def test_a_drain_that_stands_in_slurm_counts_even_without_its_row() -> None:
     assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
 
 
-def test_a_node_in_a_reservation_of_our_tests_counts_as_out_and_is_the_workflow_s_alone() -> None:
-    """Neither drained nor let refuse the job of its tests, whatever its agent says; a reference takes budget as well."""
-    others = fleet_view(nodes={"n2": node("n2"), "n9": node("n9")}, under_test=frozenset({"n9"}), jobs=())
-    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
-    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=2)) == [("drain", "n2")]
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [((), [("drain", "n2")]), ((drain("n9", 7200),), [("drain", "n2")]), ((drain("n9", 600),), [])],
+    ids=["a healthy reference", "drained two hours ago", "drained in the window"],
+)
+def test_a_node_under_test_counts_where_it_was_taken_in_the_window(
+    past: tuple[records.Drain, ...], expected: object
+) -> None:
+    """The healthy references of tests use up nothing: a node with a lost GPU would stay in service for them."""
+    nodes = {"n2": node("n2"), "n9": node("n9", reason="probing: repair: xid 79 gpu3")}
+    others = fleet_view(nodes=nodes, under_test=frozenset({"n9"}), jobs=(), drains=past)
+    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == expected
+
+
+def standing(n_out: int, of: int, *others: str, **changes: object) -> view.View:
+    """Partition gpu of so many nodes, n2 among them, and `others`; so many have been out by drains of ours for days."""
+    names = ["n2", *(f"x{i}" for i in range(of - 1))]
+    out = {
+        "states": frozenset({"IDLE", "DRAIN"}),
+        "reason": "probing: check gpu_versions",
+        "reason_at": ago(2e5),
+    }
+    nodes = {name: node(name, **out if i in range(1, n_out + 1) else {}) for i, name in enumerate(names)}
+    nodes |= {name: node(name, partitions=("cpu",)) for name in others}
+    rows = tuple(drain(name, 2e5) for name in names[1 : n_out + 1])
+    return fleet_view(**{"nodes": nodes, "drains": rows, "jobs": ()} | changes)
+
+
+ALL_OUT = "out of service by drains of ours"
+DEFAULT = settings.PolicySettings(observe_only=False)
+MANY = [f"c{i}" for i in range(200)]
+
+
+def drains(state: view.View, config: settings.PolicySettings = DEFAULT) -> list[tuple[str, str]]:
+    return [(d.held, d.why) for d in policy.decide(state, config) if d.action == "drain"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (standing(9, 100), ""),
+        (standing(10, 100), f"budget: 10 of 10 nodes of the cluster are {ALL_OUT}"),
+        (standing(3, 8, *MANY), ""),
+        (standing(4, 8, *MANY), f"budget: 4 of 4 nodes of partition gpu are {ALL_OUT}"),
+        (standing(0, 4), ""),
+    ],
+    ids=["room", "cluster", "room in the partition", "partition", "small cluster"],
+)
+def test_drains_of_ours_that_stand_are_limited_however_old_they_are(state: view.View, why: str) -> None:
+    """A fault of the whole fleet takes no more than a tenth of it, and half of a partition, though there is room by the hour."""
+    assert drains(state) == [("denied" if why else "", why)]
+
+
+def test_what_stands_is_by_drains_of_ours() -> None:
+    """A person's drain and a healthy reference count for nothing; one of ours under test does, though no drain shows."""
+    full = standing(10, 100)
+    by_eve = tuple(dataclasses.replace(d, owner="eve") for d in full.drains)
+    assert drains(dataclasses.replace(full, drains=by_eve)) == [("", "")]
+    in_test = {k: dataclasses.replace(n, states=frozenset({"IDLE"})) for k, n in full.nodes.items()}
+    tested = dataclasses.replace(full, nodes=in_test, under_test=frozenset(d.node for d in full.drains))
+    assert drains(tested)[0][0] == "denied"
+    assert drains(dataclasses.replace(tested, drains=())) == [("", "")]
+
+
+def test_a_node_left_out_of_a_job_or_tested_with_others_leaves_no_service() -> None:
+    ledger = budget.Ledger(standing(10, 100), DEFAULT)
+    assert ledger.refuses("n2")
+    assert ledger.refuses("n2", leaves_service=False) == ""
+
+
+def test_by_the_hour_a_fault_of_the_fleet_takes_what_may_stand_and_no_more() -> None:
+    """Five days, each hour its budget."""
+    nodes = {f"n{i}": node(f"n{i}") for i in range(400)}
+    for hour in range(120):
+        now = NOW + timedelta(hours=hour, seconds=hour)
+        ledger = budget.Ledger(view.View(now=now, nodes=nodes), DEFAULT)
+        for name, one in nodes.items():
+            if not one.ours and not ledger.refuses(name):
+                ledger.take(name)
+                nodes[name] = node(name, states=frozenset({"DRAIN"}), reason="probing: x", reason_at=now)
+    assert sum(n.ours for n in nodes.values()) == 40
+
+
+def test_a_drain_that_a_failed_repair_renewed_in_slurm_was_taken_when_it_was_made() -> None:
+    """Slurm shows when the reason was written last; the row has the time of the drain."""
+    again = node(
+        "n3", states=frozenset({"IDLE", "DRAIN"}), reason="probing: repair: xid 79", reason_at=ago(100)
+    )
+    state = fleet_view(nodes={"n2": node("n2"), "n3": again}, jobs=(), drains=(drain("n3", 7200),))
+    assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == [("drain", "n2")]
+
+
+def test_references_have_a_limit_of_their_own() -> None:
+    """As many idle nodes may be in tests of others as nodes are drained in a window, whatever else was taken."""
+    taken = tuple(drain(f"n{i}") for i in range(5))
+    nodes = {f"n{i}": node(f"n{i}") for i in range(40)}
+    state = fleet_view(nodes=nodes, drains=taken, under_test=frozenset({"n0", "n10", "n11"}))
+    assert budget.Ledger(state, ENFORCE).refuses("n20")
+    ledger = budget.Ledger.of_references(state, dataclasses.replace(ENFORCE, budget_nodes=3))
+    assert ledger.refuses("n20") == ""
+    ledger.take("n20")
+    assert ledger.refuses("n21")
+
+
+def test_a_node_in_a_reservation_of_our_tests_is_the_workflow_s_alone() -> None:
+    """Neither drained nor let refuse the job of its tests, whatever its agent says."""
     tested = fleet_view(under_test=frozenset({"n2"}), jobs=())
     assert acts(tested) == []
     assert held(tested)[0] == ("drain", "skipped", "it is being tested (probing-ctl repair show)")
@@ -738,6 +916,18 @@ def test_a_simulation_holds_what_the_policy_holds(back_s: float | None, expected
     assert {at - NOW for at, _ in found.decisions} <= {timedelta(seconds=ENFORCE.hold_s)}
 
 
+def test_a_simulation_holds_a_check_as_what_it_looks_at() -> None:
+    """A check of a link that was well at the next sweep, and one that was not."""
+    down = event(1, kind="check", code="ib_link", device="mlx5_2", gpu_uuid=None, source="check", at=NOW)
+    over = NOW + timedelta(seconds=10)
+    up = dataclasses.replace(
+        down, event_id=uuid.UUID(int=2), severity=records.Severity.INFO, at=over, detail={"recovered": True}
+    )
+    for events, expected in (([down, up], []), ([down], ["drain", "requeue"])):
+        found = simulate.replay(events, [attempt(3600.0)], {"n2": node("n2")}, ENFORCE)
+        assert [d.action for _, d in found.decisions] == expected
+
+
 def test_a_simulation_requeues_an_attempt_once() -> None:
     """One fault is told in several events; in truth the job ran on, and each found it: it died once, and was cut once."""
     events = [
@@ -788,19 +978,212 @@ def test_forty_nodes_are_not_drained_for_one_switch() -> None:
     assert {d.node for d in made if d.action == "refuse"} <= {"n3", "n300"}
 
 
-def test_a_place_counts_once_in_the_budget() -> None:
-    """Four nodes that were drained before the switch was recognised leave room for four others of five."""
+def test_each_node_counts_in_the_budget_also_under_a_suspect_place() -> None:
+    """Four nodes were drained before the switch was recognised; nothing that is decided after it is free of charge."""
     taken = tuple(drain(f"n{i}", event_ids=(uuid.UUID(int=i + 1),)) for i in range(4))
-    others = [event(200 + i, f"n{300 + i}") for i in range(6)]
+    others = [event(200 + i, f"n{i}" if i < 10 else f"n{300 + i}") for i in range(4, 16)]
     config = dataclasses.replace(ENFORCE, hold_s=0.0)
-    done = [
-        d
-        for d in policy.decide(under_a_leaf(*others, drains=taken), config)
-        if d.action == "drain" and not d.held
+    assert len(acts(under_a_leaf(*others, drains=taken), config)) == 1
+
+
+HIGH, LOW = records.Severity.HIGH, records.Severity.LOW
+Shown = tuple[str, str, str, records.Severity]
+"""Kind, code, part and severity of a fault."""
+HANGS: Shown = ("mount", "hanging", "/scratch", HIGH)
+SLOW: Shown = ("check", "mount_responsive", "/scratch", LOW)
+STUCK: Shown = ("check", "agent_self", "mount /scratch", LOW)
+ASLEEP: Shown = ("check", "processes_dstate", "kworker", LOW)
+FULL: Shown = ("check", "disk_space", "/", LOW)
+STALE: Shown = ("check", "gpu_versions", "gpu_versions", LOW)
+LOST: Shown = ("xid", "79", "gpu3", HIGH)
+
+
+def fleet(shown: dict[str, list[Shown]], of: int = 200, *, leaf: int = 20, **changes: object) -> view.View:
+    """So many nodes under leaves of `leaf`, in two halves of a file server each, with jobs of four; what each shows for a minute, twice confirmed."""
+    names = [f"n{i}" for i in range(of)]
+    places = [(n, ("leaf", f"l{i // leaf}")) for i, n in enumerate(names)]
+    places += [(n, ("storage", f"fs{i * 10 // of // 9}")) for i, n in enumerate(names)]
+    where = layout.NodeLayout(places)
+    events, beats = [], {name: beat(name) for name in names}
+    for name, faults in shown.items():
+        own = [
+            event(
+                len(events) + k + 1, name, kind=kind, code=code, device=part, severity=severity, gpu_uuid=None,
+                source=kind if kind in {"check", "mount"} else "kernel", at=ago(61), observed_at=ago(61),
+            )
+            for k, (kind, code, part, severity) in enumerate(faults)
+        ]  # fmt: skip
+        events += own
+        rows = {f"{e.kind}:{e.device}": fault(e) | {"confirmed_at": clock.iso_z(ago(1))} for e in own}
+        beats[name] = beat(name, faults=rows)
+    failed = {n for n, b in beats.items() if any(map(shared_part.is_of, b.faults, b.faults.values()))}
+    place, members = shared_part.suspect(failed, where)
+    values: dict[str, object] = {
+        "events": tuple(events), "heartbeats": beats, "silent_s": dict.fromkeys(names, 1.0), "shared": place,
+        "shared_nodes": members, "nodes": {n: node(n) for n in names}, "allocations": (),
+        "jobs": tuple(job(i, nodes=tuple(names[i : i + 4])) for i in range(0, of, 4)),
+    }  # fmt: skip
+    return fleet_view(**(values | changes))
+
+
+def showing(n: int, *faults: Shown, **changes: object) -> view.View:
+    return fleet({f"n{i}": list(faults) for i in range(n)}, **changes)
+
+
+def passes(
+    state: view.View, n: int = 2, config: settings.PolicySettings = DEFAULT
+) -> list[tuple[str, str | int]]:
+    """What is to be done in so many passes, each after what the ones before it did."""
+    done: list[tuple[str, str | int]] = []
+    for _ in range(n):
+        made = [d for d in policy.decide(state, config) if not d.held]
+        done += [(d.action, d.job.job_id if d.job else d.node) for d in made]
+        out = {d.node: d.reason for d in made if d.action == "drain"}
+        gone = {d.job.job_id for d in made if d.job}
+        nodes = {
+            k: dataclasses.replace(v, states=frozenset({"DRAIN"}), reason=out[k], reason_at=NOW)
+            if k in out
+            else v
+            for k, v in state.nodes.items()
+        }
+        rows = [drain(d.node, 0, action=d.action, event_ids=d.event_ids, reason=d.reason) for d in made]
+        state = dataclasses.replace(
+            state,
+            nodes=nodes,
+            drains=(*state.drains, *rows),
+            jobs=tuple(j for j in state.jobs if j.job_id not in gone),
+        )
+    return done
+
+
+@pytest.mark.parametrize("severity", [HIGH, LOW])
+@pytest.mark.parametrize("check", sorted(registry.load()))
+def test_no_check_that_fails_for_many_takes_more_than_the_budget_or_requeues(
+    check: str, severity: records.Severity
+) -> None:
+    """All nodes of the fleet, of a file server, of a leaf of a tenth of it: none is drained. Of a smaller leaf the budget's at most."""
+    shown: Shown = ("check", check, "part", severity)
+    for n in (100, 90, 20):
+        assert passes(showing(n, shown, of=100), 1) == []
+    few = passes(showing(8, shown, leaf=8), 2)
+    drained = {k for a, k in few if a == "drain"}
+    assert len(drained) <= DEFAULT.budget_nodes
+    assert {k for a, k in few if a == "refuse"} <= drained
+    if severity is LOW or shared_part.cause_of("check", check):
+        assert not any(a == "requeue" for a, _ in few)
+    if shared_part.cause_of("check", check):
+        assert few == []
+
+
+@pytest.mark.parametrize("beside", [(), (STUCK,), (ASLEEP,), (FULL,)])
+@pytest.mark.parametrize("n", [200, 180, 20, 8])
+def test_a_file_server_that_hangs_drains_no_node_whatever_else_it_makes_them_show(
+    n: int, beside: tuple[Shown, ...]
+) -> None:
+    """A low fault beside it may be its consequence: a process in the kernel, a child of the agent, a log that cannot be written."""
+    for faults in ((HANGS, *beside), (SLOW, *beside)):
+        assert passes(showing(n, *faults, leaf=8 if n == 8 else 20)) == []
+    late = showing(n, HANGS, *beside, leaf=8 if n == 8 else 20)
+    rest = tuple(e for e in late.events if e.kind != "mount")
+    assert passes(dataclasses.replace(late, events=rest)) == [], "the mount's own event is no longer fresh"
+
+
+def test_beside_a_hung_mount_a_hard_fault_of_the_nodes_own_drains_it_for_that_alone() -> None:
+    """Its jobs are requeued for that one, too; not those of a node that was drained before the server was suspected."""
+    state = fleet({f"n{i}": [HANGS, SLOW, *([LOST] if i == 5 else [])] for i in range(20)})
+    early = {"n6": node("n6", states=frozenset({"DRAIN"}), reason="probing: mount hanging /scratch")}
+    state = dataclasses.replace(
+        state, nodes={**state.nodes, **early},
+        allocations=(holds(4, *[f"GPU-{i}" for i in range(8)], at_node="n5"),),
+    )  # fmt: skip
+    made = [d for d in policy.decide(state, DEFAULT) if not d.held]
+    assert [(d.action, d.node, d.reason) for d in made] == [
+        ("drain", "n5", "probing: xid 79 gpu3"), ("requeue", "n5", "probing: xid 79 gpu3"),
+    ]  # fmt: skip
+
+
+def test_a_drain_under_a_suspect_place_uses_up_the_budget_in_every_pass() -> None:
+    """Eight nodes of one leaf with a lost GPU beside the mount: five are drained in an hour, however many passes it has."""
+    done = passes(showing(8, HANGS, LOST, leaf=8))
+    assert len([k for a, k in done if a == "drain"]) == DEFAULT.budget_nodes
+
+
+@pytest.mark.parametrize(
+    ("n", "of", "drained"), [(10, 200, 5), (11, 200, 0), (3, 8, 1), (4, 8, 0), (4, 60, 0), (1, 1, 1)]
+)
+def test_a_fault_that_many_nodes_show_at_once_is_no_nodes(n: int, of: int, drained: int) -> None:
+    """One kind and code, on more than three nodes and more than a twentieth of those in service: none is drained, and why is said."""
+    state = showing(n, LOST, of=of)
+    made = policy.decide(state, DEFAULT)
+    assert sum(d.action == "drain" and not d.held for d in made) == drained
+    if not drained:
+        assert {(d.action, d.held, d.why) for d in made} == {
+            (
+                "drain",
+                "skipped",
+                f"{n} of {of} nodes in service show the same (xid 79): what they share is the suspect, not the node",
+            )
+        }
+        assert acts(state, dataclasses.replace(ENFORCE, common_frac=1.0))
+
+
+def test_what_many_show_is_counted_among_nodes_in_service_that_are_heard() -> None:
+    """Drained and silent nodes say nothing of the others, and another code is another fault."""
+    twelve = showing(12, LOST)
+    out = {f"n{i}": node(f"n{i}", states=frozenset({"DRAIN"}), reason="a rack move") for i in (0, 1, 2)}
+    assert acts(dataclasses.replace(twelve, nodes={**twelve.nodes, **out}), DEFAULT)
+    silent = {**twelve.silent_s, "n0": 600.0, "n1": 600.0, "n2": 600.0}
+    assert acts(dataclasses.replace(twelve, silent_s=silent), DEFAULT)
+    assert not acts(twelve, DEFAULT)
+    two = {f"n{i}": [("xid", "79" if i % 2 else "48", "gpu3", HIGH)] for i in range(12)}
+    assert acts(fleet(two), DEFAULT)
+
+
+def test_a_mount_that_more_than_three_nodes_miss_at_once_is_its_servers() -> None:
+    """Its clients may be few of the cluster, and no table says which; other mounts are other servers."""
+    four = {f"n{7 + 50 * i}": [HANGS] for i in range(4)}
+    assert acts(fleet(four), DEFAULT) == []
+    assert acts(fleet(dict(list(four.items())[:3])), DEFAULT)
+    apart = {n: [("mount", "hanging", f"/local{i}", HIGH)] for i, n in enumerate(four)}
+    assert acts(fleet(apart), DEFAULT)
+
+
+def test_what_all_show_hides_no_other_fault_of_a_node() -> None:
+    """A driver that the site's file does not know yet, on all; one of them has a full disk, one a lost GPU."""
+    state = fleet({f"n{i}": [STALE, *{3: [FULL], 4: [LOST]}.get(i, [])] for i in range(200)})
+    assert acts(state, DEFAULT) == [("drain", "n4"), ("drain", "n3")]
+
+
+def test_no_prolog_refuses_for_what_many_show() -> None:
+    state = dataclasses.replace(showing(200, LOST), events=())
+    assert refusals(state, DEFAULT) == []
+    assert refusals(dataclasses.replace(showing(3, LOST), events=()), DEFAULT) == [
+        (f"n{i}", "") for i in range(3)
     ]
-    assert len(done) == 4
-    alone = policy.decide(under_a_leaf(*others, drains=taken, shared=None, shared_nodes=frozenset()), config)
-    assert sum(d.action == "drain" and not d.held for d in alone) == 1
+
+
+@pytest.mark.parametrize("n", [0, 3, 4, 8, 200])
+def test_a_simulation_knows_what_other_nodes_showed(n: int) -> None:
+    """As the service would have: a place of eight, the fleet, and a mount of four nodes are spared, not three of a place."""
+    state = showing(n, HANGS, leaf=8) if n != 4 else fleet({f"n{7 + 50 * i}": [HANGS] for i in range(4)})
+    rows = [
+        records.NodePlace(cluster="c", node=f"n{i}", kind="leaf", place=f"l{i // 8}", since_at=ago(1e6))
+        for i in range(200)
+    ]
+    spread = [
+        dataclasses.replace(e, at=ago(61 - k / 100), observed_at=ago(61 - k / 100))
+        for k, e in enumerate(state.events)
+    ]
+    found = simulate.replay(spread, [], dict(state.nodes), DEFAULT, layout.Places(rows))
+    assert [d.held for _, d in found.decisions] == ["" if n == 3 else "skipped"] * n
+    apart = [
+        dataclasses.replace(e, at=ago(1e5 - 400 * k), observed_at=ago(1e5 - 400 * k))
+        for k, e in enumerate(spread)
+    ]
+    alone = simulate.replay(apart, [], dict(state.nodes), DEFAULT, layout.Places(rows))
+    assert bool([d for _, d in alone.decisions if not d.held]) is bool(n), (
+        "one after the other they are each node's own"
+    )
 
 
 class CountedDrains(tuple[records.Drain, ...]):

@@ -71,8 +71,20 @@ def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, slurm:
     assert code == 1
     assert "n1: not done: still failing: gpu_lost gpu0 (gpu0 is lost: NVML says so); do: " in printed
     assert "replace GPU 0 of n1" in printed
+    assert "--relearn" not in printed
     assert (slurm.acts, store.notes()) == ([], [])
     assert [d.state for d in store.drains(node="n1")] == ["done"]
+
+
+def test_a_part_taken_away_for_good_is_missed_no_more(store: db_store.Store, run: Run) -> None:
+    """The answer about a missing part names the option, and the option reaches the agent; without it nothing is relearned."""
+    gone = {"mount:/old": {"severity": "high", "code": "missing", "message": "/old (nfs4) is not mounted"}}
+    with fakes.answering(store.connection_uri(), "n1", gone) as calls:
+        assert "again; with --relearn if what is gone is not to come back" in run("n1")[1]
+    assert "relearn" not in calls[0].detail
+    with fakes.answering(store.connection_uri(), "n1") as calls:
+        assert run("n1", "--relearn") == (0, "n1: noted as repaired and resumed\n")
+    assert calls[-1].detail["relearn"] is True
 
 
 def test_an_information_holds_nobody_back(store: db_store.Store, run: Run) -> None:

@@ -743,7 +743,7 @@ def test_switched_off_in_the_middle_the_node_is_drained_again_and_switched_on_it
     site.until("returned")
 
 
-def test_references_are_idle_nodes_that_count_in_the_budget(store: db_store.Store) -> None:
+def test_references_are_idle_nodes(store: db_store.Store) -> None:
     site = Site(store)
     site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
     site.slurm.nodes["n2"] = dataclasses.replace(site.slurm.nodes["n2"], states=frozenset({"ALLOCATED"}))

@@ -16,7 +16,7 @@ LIFTS = "scontrol update NodeName=n4 State=RESUME"
         ({"IDLE", "DRAIN"}, "nvme swap, bob", f"its drain is another's (nvme swap, bob): ask them; {LIFTS} lifts it"),
         ({"IDLE", "DRAIN"}, "Kill task failed", f"Slurm drained it by itself (Kill task failed): {LIFTS} lifts it"),
         ({"DOWN"}, "Not responding", f"Slurm has it DOWN: find out why it is down; once it answers: {LIFTS}"),
-        ({"DOWN"}, "Node unexpectedly rebooted", f"Slurm holds it DOWN since it booted unasked: see why it did; {LIFTS} returns it untested"),
+        ({"DOWN"}, "Node unexpectedly rebooted", f"Slurm holds it DOWN since it booted unasked: see why it booted; {LIFTS} returns it untested (with ReturnToService=2 in slurm.conf such a node returns by itself)"),
         ({"DOWN", "NOT_RESPONDING"}, "Node unexpectedly rebooted", f"Slurm has it DOWN+NOT_RESPONDING: find out why it is down; once it answers: {LIFTS}"),
         ({"DOWN"}, "alice: pdu work", f"another set it DOWN (alice: pdu work): ask them; {LIFTS} brings it back"),
         ({"IDLE", "MAINT"}, "", "Slurm shows it IDLE+MAINT"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import test_tasks
 
 from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import picture
 from probing_cluster.control_plane.service.tasks.nodes import actions
 from probing_cluster.core import records
@@ -236,3 +238,33 @@ def test_the_last_word_of_a_silent_agent_asks_nothing(service: context.Context, 
     assert looks == []
     _passes(service, old, n=1)
     assert looks == ["nodes"]
+
+
+def test_a_file_server_that_hangs_leaves_its_nodes_and_their_jobs_alone(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """54 of 60 nodes, each with what the mounts' reader and the check of mounts say of it, the latter low."""
+    names = [f"n{i}" for i in range(60)]
+    slurm.state = {n: view.Node(name=n, states=frozenset({"ALLOCATED"}), partitions=("gpu",)) for n in names}
+    start_at = fakes.NOW - HOUR
+    slurm.running = {
+        i: view.ActiveJob(job_id=i, start_at=start_at, nodes=tuple(names[i : i + 4])) for i in range(0, 60, 4)
+    }
+    rows = [(n, "storage", "fs1" if i < 54 else "fs2") for i, n in enumerate(names)]
+    service.store.save_places("c", ["storage"], rows, fakes.NOW - 24 * HOUR)
+    began = fakes.NOW - timedelta(seconds=60)
+    for i, name in enumerate(names[:54]):
+        hangs = test_tasks.xid(
+            2 * i + 1, name, at=began, observed_at=began, kind="mount", code="hanging", device="/scratch",
+            gpu_uuid=None, source="mount",
+        )  # fmt: skip
+        slow = dataclasses.replace(
+            hangs, event_id=uuid.UUID(int=2 * i + 2), kind="check", code="mount_responsive", source="check",
+            severity=records.Severity.LOW,
+        )  # fmt: skip
+        fakes.deliver(service.store, name, hangs, slow)
+    actions.run(service)
+    assert slurm.acts == []
+    drains = service.store.drains(cluster="c")
+    assert {d.state for d in drains} == {"skipped"}
+    assert len({d.node for d in drains}) == 54

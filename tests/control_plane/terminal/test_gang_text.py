@@ -104,6 +104,22 @@ def test_no_page_is_said_with_the_reasons() -> None:
     assert "nothing about this job came from n[1-2]" in page
 
 
+def test_ranks_of_a_silent_node_have_a_line_of_their_own() -> None:
+    """What they did when their node was last heard is no word on now, and makes no other rank look late."""
+    document = ranks({r: gang_rows.row(r) for r in range(4)}, silent_nodes=["n2", "n3"])
+    for row in document["ranks"]:
+        if row["node"] == "n2":
+            row |= {"silent": True, "beat_age_s": 75.0}
+    page = gang_text.ranks(document).splitlines()
+    assert [line.split()[:2] for line in page if " training " in line] == [["0-1", "n1"], ["2-3", "n2"]]
+    assert page[-4:] == [
+        "",
+        "n2 silent for 1 min 15 s: the ranks there are shown as they were",
+        "",
+        "nothing about this job came from n3",
+    ]
+
+
 def test_an_ended_job_is_said_to_have_ended() -> None:
     """Nothing of it is to come: neither pages nor a word of its nodes is waited for."""
     over = {"state": "FAILED", "ended": True, "silent_nodes": ["n3", "n4"], "world_size": None}

@@ -57,6 +57,20 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
             None,
             "no: DOWN+NOT_RESPONDING, by Slurm itself: Not responding",
         ),
+        (
+            node("DOWN", "Node unexpectedly rebooted"),
+            [],
+            None,
+            None,
+            "no: Slurm holds it DOWN since it booted unasked: see why it booted; scontrol update NodeName=n1 State=RESUME returns it untested (with ReturnToService=2 in slurm.conf such a node returns by itself)",
+        ),
+        (
+            node("DOWN+NOT_RESPONDING", "Node unexpectedly rebooted"),
+            [],
+            None,
+            None,
+            "no: DOWN+NOT_RESPONDING, by Slurm itself: Node unexpectedly rebooted",
+        ),
         (node("IDLE+DRAIN", "Kill task failed"), [], None, None, "by Slurm itself: Kill task failed"),
         (
             node("IDLE+REBOOT_REQUESTED", "kernel update"),

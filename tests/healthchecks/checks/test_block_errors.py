@@ -27,6 +27,18 @@ from tests import block_tree
         ("nvme nvme0: controller is down; will reset: CSTS=0x3", None),
         ("nvme nvme0: 16/0/0 default/read/poll queues", None),
         ("EXT4-fs (sda1): mounted filesystem with ordered data mode", None),
+        ("block nvme0n1: I/O error, dev nvme0n1, sector 8", ("io", "nvme0n1")),
+        ("blk_update_request: critical target error, dev sdc, sector 4", ("io", "sdc")),
+        ("I/O error, dev ublkb0, sector 4", None),
+        ("tmpfs: Unknown parameter 'nvme nvme0: Removing after probe failure status: -19'", None),
+        ('overlayfs: unrecognized mount option "XFS (sda1): log I/O error -5" or missing value', None),
+        ("a.out[7]: segfault at 0 ip 0 sp 0 error 4 in I/O error, dev sda, sector 1[5600+1000]", None),
+        (
+            "process '/tmp/EXT4-fs (sda1): Remounting filesystem read-only' started with executable stack",
+            None,
+        ),
+        ("I/O error, dev invoked oom-killer: gfp_mask=0x140dca, order=0, oom_score_adj=0", None),
+        ("python: nvme nvme0: Removing after probe failure status: -19", None),
     ],
 )
 def test_lines(text: str, found: tuple[str, str] | None) -> None:

@@ -45,3 +45,14 @@ def test_spaces_in_paths(node: Any) -> None:
     """The kernel's escapes in mount points are understood."""
     node.put("proc/self/mounts", "dev /my\\040data ext4 rw 0 0")
     assert node.check("mount_present", paths=["/my data"]).outcome is Outcome.OK
+
+
+def test_users_mounts_are_neither_wanted_nor_in_the_way(node: Any) -> None:
+    """What fstab lets users mount is theirs to mount; a user's mount over the site's changes no type. The site's word goes first."""
+    node.mount("/lab", "nfs4")
+    node.mount("/lab", "fuse.sshfs", "rw,user_id=1000,group_id=100")
+    node.mount("/bucket", "fuse.rclone", "rw,user_id=998,group_id=998,allow_other")
+    node.put("etc/fstab", "nas:/own /own nfs4 rw,user 0 0\nnas:/all /all nfs4 users 0 0")
+    finding = node.check("mount_present", paths=["/lab=nfs4", "/bucket=fuse.rclone"])
+    assert (finding.outcome, finding.message) == (Outcome.OK, "2 mounts in place")
+    assert node.check("mount_present").outcome is Outcome.ABSENT

@@ -33,6 +33,21 @@ def test_a_stale_handle_fails_high(node: Any) -> None:
     assert (finding.outcome, finding.severity) == (Outcome.FAIL, None)
 
 
+def test_a_refusal_is_an_answer(node: Any) -> None:
+    """Root is nobody on the server, or has no ticket for it."""
+    for n, word in enumerate(("EACCES", "EPERM", "EKEYEXPIRED")):
+        node.mount(f"/home{n}", "nfs4", error_name=word)
+    assert node.check("mount_responsive").outcome is Outcome.OK
+
+
+def test_a_users_dead_mount_is_not_asked(node: Any) -> None:
+    """Its own program has ended; that of the node's own file system is a fault."""
+    node.mount("/home/u/m", "fuse.sshfs", "rw,user_id=1000,group_id=100,allow_other", error_name="ENOTCONN")
+    assert node.check("mount_responsive").message == "0 filesystems answer"
+    node.mount("/weka", "fuse.weka", "rw,user_id=0,group_id=0,allow_other", error_name="ENOTCONN")
+    assert node.check("mount_responsive").device == "/weka"
+
+
 def test_not_ours_to_ask(node: Any) -> None:
     """A path that we cannot open says nothing about the filesystem."""
     node.mount("/home", "nfs4", error_name="ENOENT")

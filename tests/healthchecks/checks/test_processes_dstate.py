@@ -99,6 +99,12 @@ def opened(*functions: str) -> str:
         (opened("mm_access", "proc_mem_open", "environ_open", "do_dentry_open"), Outcome.WARN),
         (opened("mm_access", "process_vm_rw_core.constprop.0", "process_vm_rw"), Outcome.WARN),
         (opened("mm_access", "proc_map_files_readdir", "iterate_dir"), Outcome.WARN),
+        (
+            opened("request_wait_answer", "__fuse_simple_request", "fuse_statfs", "statfs_by_dentry"),
+            Outcome.WARN,
+        ),
+        (opened("folio_wait_bit", "fuse_wait_on_page_writeback", "fuse_flush"), Outcome.WARN),
+        (opened("blk_mq_get_tag", "confuse_reader"), Outcome.FAIL),
         (opened("__x64_sys_pidfd_getfd", "pidfd_getfd", "do_syscall_64"), Outcome.WARN),
         (opened("nfs_wait_bit_killable", "nfs4_proc_open", "nfs_file_open"), Outcome.FAIL),
         (opened("nvidia_open", "chrdev_open", "do_dentry_open"), Outcome.FAIL),
@@ -107,7 +113,7 @@ def opened(*functions: str) -> str:
     ],
 )
 def test_a_process_of_the_system_is_asked_where_it_hangs(node: Any, stack: str, outcome: Outcome) -> None:
-    """`ps` hangs on a user's process inside an exec; a file server, a driver's file in /proc, and an unknown place fail."""
+    """`ps` hangs on a user's process inside an exec, `df` on a user's FUSE mount; a file server, a driver's file in /proc, and an unknown place fail."""
     node.tool("cat", script='exec /bin/cat "$@"')
     node.process(10, "ps", "D")
     node.put("proc/10/stack", stack)

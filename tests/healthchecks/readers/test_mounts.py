@@ -26,6 +26,53 @@ def test_table() -> None:
     ]
 
 
+FSTAB = (
+    "# users\n//nas/own /own cifs noauto,user 0 0\nstick:/x /x nfs users 0 0\n/dev/sdb1 /usb vfat owner 0 0\n"
+    "bucket /bucket fuse.sshfs rw 0 0\nnas:/lab /lab/ nfs4 rw 0 0\nnas:/y /y\\040y nfs4 rw,group 0 0\n"
+)
+OF_USERS = (
+    "a@b: /home/u/m fuse.sshfs rw,user_id=1000,group_id=100",
+    "a@b: /home/u/n fuse.glusterfs rw,user_id=1000,group_id=100,allow_other",
+    "//nas/own /own cifs rw,uid=1000",
+    "stick:/x /x nfs rw",
+    "/dev/sdb1 /usb vfat rw",
+    "nas:/y /y\\040y nfs4 rw",
+    "pc:/e /net/pc/e nfs rw",
+)
+OF_NODE = (
+    "weka /weka fuse.weka rw,user_id=0,group_id=0,allow_other",
+    "nas:/n /network nfs4 rw",
+    "-hosts /net autofs rw,indirect",
+    "bucket /bucket fuse.sshfs rw,user_id=998,group_id=998",
+    "//nas/all /all cifs rw,uid=1000,username=svc",
+    "dev / ext4 rw",
+)
+
+
+def test_what_users_mount_is_not_the_nodes() -> None:
+    """By fusermount, by fstab's leave, or by looking below the map of all hosts; what fstab names is the site's, whoever mounted it."""
+    table = "\n".join(f"{row} 0 0" for row in (*OF_NODE, *OF_USERS))
+    found = mounts.parse(table, FSTAB)
+    assert [m.path for m in found] == [row.split()[1] for row in (*OF_NODE[:3], *OF_NODE[4:], OF_NODE[3])]
+    assert not any(m.covered for m in found)
+    named = {row.split()[1] for row in OF_USERS[:3]}
+    assert {m.path for m in mounts.parse(table, FSTAB, named)} == {m.path for m in found} | named
+
+
+def test_what_lies_below_a_users_mount_is_not_asked() -> None:
+    """The owner of a mount's top may mount over it; a later mount of root's at the same path lies on top again."""
+    site, user = (
+        "nas:/lab /lab nfs4 rw 0 0\nnas:/d /lab/d nfs4 rw 0 0\nnas:/l /labor nfs4 rw 0 0",
+        OF_USERS[0],
+    )
+    over = f"{user.replace('/home/u/m', '/lab')} 0 0"
+    found = {m.path: (m.type, m.covered) for m in mounts.parse(f"{site}\n{over}", FSTAB)}
+    assert found == {"/lab": ("nfs4", True), "/lab/d": ("nfs4", True), "/labor": ("nfs4", False)}
+    assert [m.path for m in mounts.worth_asking(mounts.parse(f"{site}\n{over}", FSTAB))] == ["/labor"]
+    again = mounts.parse(f"{site}\n{over}\nnas:/lab /lab nfs4 rw 0 0", FSTAB)
+    assert {m.path: m.covered for m in again} == {"/lab/d": False, "/labor": False, "/lab": False}
+
+
 def test_local_mounts_are_asked_first() -> None:
     """Network mounts come last, so that a dead server hides no local disk; kernel filesystems are not asked."""
     text = "a /n nfs4 rw 0 0\nb / ext4 rw 0 0\nproc /proc proc rw 0 0\no /var/lib/x overlay rw 0 0\n"

@@ -62,9 +62,37 @@ def test_the_command_is_asked_within_its_deadline(tmp_path: Path, script: str, e
     tool = tmp_path / "scontrol"
     tool.write_text("#!/bin/sh\n" + script.format(shown=shown()))
     tool.chmod(0o755)
-    assert requeue.asking(settings.SlurmSettings(bin_directory=str(tmp_path)), 0.5)(7) is expected
+    assert requeue.asking(settings.SlurmSettings(bin_directory=str(tmp_path)), 0.5)(7) == (
+        requeue.NextStart() if expected else None
+    )
 
 
 def test_a_node_without_slurms_commands_refuses_nobody(tmp_path: Path) -> None:
     """No scontrol, no refusal."""
     assert not requeue.asking(settings.SlurmSettings(bin_directory=str(tmp_path)))(7)
+
+
+@pytest.mark.parametrize(
+    ("named", "reserved", "node", "bound_by"),
+    [
+        (["(null)"], False, "n1", ""),
+        (["n[1-3]"], False, "n2", "nodelist"),
+        (["n[1-3]"], True, "n2", "nodelist"),
+        (["n[1-3]"], False, "n4", ""),
+        (["(null)"], True, "n2", "reservation"),
+        # What a name holds beside Slurm's own line makes it none.
+        (["(null)", "n2"], False, "n2", ""),
+        (["n["], False, "n2", ""),
+        ([], False, "n2", ""),
+    ],
+)
+def test_what_binds_a_job_to_the_node_that_refuses_it(
+    named: list[str], reserved: bool, node: str, bound_by: str
+) -> None:
+    """Slurm does not start it elsewhere then."""
+    lines = "".join(f"   ReqNodeList={text} ExcNodeList=(null)\n" for text in named)
+    text = shown() + lines + ("   Reservation=maint_7\n" if reserved else "")
+    again = requeue.next_start(text)
+    assert again is not None
+    assert again.bound_by(node) == bound_by
+    assert requeue.next_start(shown(flags="0 1") + lines) is None

@@ -109,6 +109,8 @@ def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert "ValueError" in found["message"]
     assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
+    assert (answer["error"], answer["error_place"]) == ("ValueError: bad shape", "line 6")
+    assert path.read_text().splitlines()[5] == answer["error"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
@@ -174,6 +176,24 @@ def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_ab
     assert path.read_bytes()[found["offset"] :].startswith((b"[rank77]: Traceback", b"[rank77]: ValueError"))
     assert answer["note"].startswith("only its end and the part where its errors begin were read, ")
     assert "[rank5999]: torch.distributed.DistBackendError" in answer["tail"][-1]
+    # No number of a line is known there.
+    assert answer["error"] == "[rank77]: ValueError: bad shape"
+    assert answer["error_place"] == f"byte {found['detail']['at_byte']}" == f"byte {found['offset']}"
+
+
+def test_the_line_of_the_error_is_without_its_progress_bar_and_without_secrets(tmp_path: Path) -> None:
+    """A log without an error has none."""
+    path = tmp_path / "out"
+    path.write_text("".join(f"cleanup {n}\n" for n in range(40)))
+    assert "error" not in child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    path.write_text(
+        'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n'
+        "  5%\r 10%\rValueError: no access with password=hunter2hunter2\n"
+        + "".join(f"cleanup {n}\n" for n in range(40))
+    )
+    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    assert answer["error"].startswith("ValueError: no access")
+    assert "hunter2" not in answer["error"]
 
 
 def test_what_srun_writes_for_its_tasks_is_one_of_the_jobs_files(tmp_path: Path) -> None:

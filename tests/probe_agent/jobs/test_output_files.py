@@ -34,6 +34,14 @@ def test_a_path_that_cannot_be_known_is_no_file_to_read() -> None:
     assert (found.to_read, found.unread) == ([("output", ("/x/41",))], [])
 
 
+def test_the_row_of_a_file_has_the_line_of_its_error_and_the_place() -> None:
+    """Without control characters, as every line."""
+    answer = {"tail": ["bye"], "error": "\x1b[31mKeyError: 'lr'", "error_place": "line 12"}
+    row = output_files.row("stdout", "/w/out", job(), answer)
+    assert (row["error_place"], "KeyError: 'lr'" in row["error"], "\x1b" in row["error"]) == ("line 12", True, False)  # fmt: skip
+    assert "error" not in output_files.row("stdout", "/w/out", job(), {"tail": ["bye"]})
+
+
 def test_a_file_whose_path_is_too_long_is_named() -> None:
     """A report without it would show a job that wrote nothing."""
     found = output_files.of_job(job(stdout="/dev/null", unread=("/w/\x1b[2J" + "x" * 150,)), "n1")

@@ -165,6 +165,22 @@ def test_full_local_file_system_is_told(watch: Any, present: Any) -> None:
     assert judged.unknown == {"/run"}
 
 
+def test_memory_that_jobs_fill_drains_no_node(watch: Any, present: Any) -> None:
+    """Anybody may fill /dev/shm; a disk, and the tmpfs of the node's daemons, must have room."""
+    full = {"bytes_total": 1000, "bytes_free": 2, "inodes_total": 0, "inodes_free": 0}
+    answers = {
+        "/dev/shm": {**full, "type": "tmpfs"},
+        "/tmp": {**full, "type": "xfs"},
+        "/run": {**full, "type": "tmpfs"},
+    }
+    judged = disk.judge(answers, {}, watch(disk.SOURCE).context)
+    assert {(d, s) for _, _, d, s in present(judged)} == {
+        ("/dev/shm", "info"),
+        ("/tmp", "low"),
+        ("/run", "low"),
+    }
+
+
 def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) -> None:
     """A DIMM the firmware mapped out shows as less memory than before."""
     watched = watch(memory.SOURCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -197,3 +198,14 @@ def test_other_failures_are_told() -> None:
 
     with pytest.raises(errors.SlurmUnavailable, match="refused"):
         accounting.Accounting(settings.SlurmSettings(), run=broken).attempts(SINCE)
+
+
+@pytest.mark.parametrize(
+    ("line", "limit_s"),
+    [("0 min", 0.0), ("90 min", 5400.0), ("UNLIMITED", math.inf), ("(null)", 0.0), ("", 0.0)],
+)
+def test_how_long_a_job_may_outlive_its_limit(line: str, limit_s: float) -> None:
+    """OverTimeLimit of `scontrol show config`, in minutes there."""
+    text = f"KillWait = 30 sec\nOverTimeLimit           = {line}\n".encode()
+    slurm = accounting.Accounting(settings.SlurmSettings(), run=lambda *_, **__: text)
+    assert slurm.over_time_limit_s() == limit_s

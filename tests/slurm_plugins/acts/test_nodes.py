@@ -220,6 +220,8 @@ def test_a_node_that_is_down_is_not_resumed_and_the_way_out_is_said() -> None:
         "n1 is DOWN+NOT_RESPONDING, not drained (Not responding): find out why it is down; "
         "once it answers: scontrol update NodeName=n1 State=RESUME"
     )
+    booted = actions(Controller(state="DOWN", reason=UNASKED)).resume_own("n1").why
+    assert booted.startswith(f"n1 is DOWN, not drained ({UNASKED}): see why it booted; scontrol update NodeName=n1 State=RESUME")  # fmt: skip
 
 
 REPAIR = "probing-n1-0123abcd"

@@ -18,6 +18,7 @@ from pyarrow import parquet
 from web_world import ACTOR, OPERATOR, OWNER, World
 
 from probing_cluster.db import store as db_store
+from probing_cluster.web.live import live_question
 
 
 @pytest.fixture
@@ -76,6 +77,25 @@ def test_a_job_elsewhere_is_asked_through_its_agents(world: World, store: db_sto
     for user, text in ((OWNER, "SELECT * FROM python.`1 + 1`"), (OPERATOR, "SELECT rank FROM cluster.ranks")):
         with pytest.raises(urllib.error.HTTPError, match="403"):
             world.client(user).live(8, sql=text)
+
+
+def test_spans_of_time_and_nan_come_to_the_browser(world: World) -> None:
+    """JSON has neither: both are text."""
+    found = world.client(ACTOR).live(
+        7, sql="SELECT now() - now() AS lag, interval '1 day' AS span, CAST('NaN' AS double) AS loss"
+    )
+    assert found["rows"] == [["00:00:00", "1 day", "nan"]]
+
+
+def test_a_question_that_takes_too_much_is_refused_in_the_askers_words(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names what a question may take here, and the way without that bound."""
+    monkeypatch.setattr(live_question, "LONGEST_S", 0.01)
+    answer = world.as_user(ACTOR).post("/api/v1/jobs/7/sql", json={"sql": "SELECT rank FROM cluster.ranks"})
+    assert answer.status_code == 400
+    assert "may take 0.01 s" in answer.text
+    assert "probing-ctl sql 7" in answer.text
 
 
 def test_the_page_gives_table_chart_csv_and_parquet(world: World) -> None:

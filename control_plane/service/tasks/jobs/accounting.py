@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +15,7 @@ from probing_cluster.control_plane.service import own_jobs
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db.store import actions as store_actions
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.accounting import (
     accounting,
     attempt_rows,
@@ -20,8 +24,13 @@ from probing_cluster.slurm_plugins.accounting import (
     reused_rows,
 )
 
+LOG = logging.getLogger("probing.accounting")
 CURSOR = vocabulary.ACCOUNTING_READ
 DEEP = "accounting.deep"
+OVER_TIME_LIMIT = "slurm.over_time_limit"
+"""Slurm's OverTimeLimit, seconds, -1 for none; read by probing.over_time_limit()."""
+READ_FROM = "accounting.read_from"
+"""From when on polls have read what no run's account may have yet."""
 REQUESTED_LOGS = "accounting.logs_asked"
 _MOST_REQUESTED = 1000
 _REQUEST_TTL_S = 300.0
@@ -50,7 +59,7 @@ def run(service: context.Context) -> str:
     """One poll: new and changed attempts stored, and as often as `DEEP_EVERY` those of the whole history."""
     done = recent(service)
     now = service.clock.now()
-    deep = _recalled(service, DEEP)
+    deep = recalled(service, DEEP)
     if deep is not None and now - datetime.fromisoformat(deep) <= DEEP_EVERY:
         return done
     reader = _reader(service)
@@ -59,19 +68,19 @@ def run(service: context.Context) -> str:
         done = _stored(service, reader, reader.day_by_day(oldest, now), oldest, None)
     except errors.SlurmUnavailable:
         # Its time is up all the same: begun anew at every poll, it would never leave slurmdbd alone.
-        _remember(service, DEEP, clock.iso_z(service.clock.now()))
+        remember(service, DEEP, clock.iso_z(service.clock.now()))
         raise
-    _remember(service, CURSOR, clock.iso_z(now))
-    _remember(service, DEEP, clock.iso_z(service.clock.now()))
+    remember(service, CURSOR, clock.iso_z(now))
+    remember(service, DEEP, clock.iso_z(service.clock.now()))
     return done
 
 
-def _recalled(service: context.Context, key: str) -> Any:
+def recalled(service: context.Context, key: str) -> Any:
     """What this cluster's polls keep under a key; None before the first. Each cluster is read by a service of its own."""
     return service.store.recall(vocabulary.key_of(key, service.cluster))
 
 
-def _remember(service: context.Context, key: str, value: Any) -> None:
+def remember(service: context.Context, key: str, value: Any) -> None:
     service.store.remember(vocabulary.key_of(key, service.cluster), value)
 
 
@@ -84,17 +93,40 @@ def recent(service: context.Context) -> str:
         if not locked:
             return ""
         now, reader = service.clock.now(), _reader(service)
-        cursor = _recalled(service, CURSOR)
+        cursor = recalled(service, CURSOR)
         read_at = datetime.fromisoformat(cursor) if cursor is not None else now
-        since = max(read_at - OVERLAP, now - timedelta(days=service.config.slurm.history_days))
+        since = read_at - OVERLAP
         listed: set[tuple[int, datetime]] = set()
-        found = (_noted(answer, listed) for answer in reader.day_by_day(since, now))
-        done = _stored(service, reader, found, since, read_at - OVERLAP)
-        _store_unlisted(service, reader, listed, now)
-        _remember(service, CURSOR, clock.iso_z(now))
+        found = (_noted(answer, listed) for answer in _answers(service, reader, since, now))
+        done = _stored(service, reader, found, since, since)
+        _store_unlisted(service, reader, listed)
+        remember(service, CURSOR, clock.iso_z(now))
         if now - read_at > OVERLAP:
             _read_history_soon(service, read_at, now)
         return done
+
+
+def _answers(
+    service: context.Context, reader: accounting.Accounting, since: datetime, now: datetime
+) -> Iterator[attempt_rows.ParseResult]:
+    """What accounting lists from `since` on, however long ago that is.
+
+    After an outage longer than `slurm.history_days` the cursor follows each older day that is stored. Such a day is passed over
+    if sacct cannot list it although it lists the present: it would keep every later day from being read, at every poll.
+    """
+    oldest = now - timedelta(days=service.config.slurm.history_days)
+    if since < oldest and recalled(service, READ_FROM) is None:
+        remember(service, READ_FROM, clock.iso_z(since))
+    while since < oldest:
+        end = min(since + accounting.WINDOW, oldest)
+        try:
+            yield from reader.day_by_day(since, end)
+        except commands.SlurmTimedOut as exc:
+            reader.attempts(now - OVERLAP, now)  # raises where it is Slurm that does not answer
+            LOG.warning("accounting of %s to %s is not read: %s", clock.iso_z(since), clock.iso_z(end), exc)
+        remember(service, CURSOR, clock.iso_z(end))
+        since = end
+    yield from reader.day_by_day(since, now)
 
 
 def _read_history_soon(service: context.Context, read_at: datetime, now: datetime) -> None:
@@ -102,10 +134,10 @@ def _read_history_soon(service: context.Context, read_at: datetime, now: datetim
 
     Not where it was the whole history whose reading took so long.
     """
-    deep = _recalled(service, DEEP)
+    deep = recalled(service, DEEP)
     soon = now - DEEP_EVERY + OVERLAP
     if deep is not None and soon < datetime.fromisoformat(deep) <= read_at:
-        _remember(service, DEEP, clock.iso_z(soon))
+        remember(service, DEEP, clock.iso_z(soon))
 
 
 def _reader(service: context.Context) -> accounting.Accounting:
@@ -113,9 +145,13 @@ def _reader(service: context.Context) -> accounting.Accounting:
 
 
 def _new_reader(service: context.Context) -> accounting.Accounting:
-    return accounting.Accounting(
+    reader = accounting.Accounting(
         service.config.slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
     )
+    with contextlib.suppress(errors.SlurmUnavailable):  # what was read before stands
+        limit_s = reader.over_time_limit_s()
+        remember(service, OVER_TIME_LIMIT, limit_s if math.isfinite(limit_s) else -1.0)
+    return reader
 
 
 def _noted(answer: attempt_rows.ParseResult, listed: set[tuple[int, datetime]]) -> attempt_rows.ParseResult:
@@ -161,25 +197,25 @@ def _store(service: context.Context, attempts: Sequence[records.JobAttempt]) -> 
 
 
 def _store_unlisted(
-    service: context.Context, reader: accounting.Accounting, listed: set[tuple[int, datetime]], now: datetime
+    service: context.Context, reader: accounting.Accounting, listed: set[tuple[int, datetime]]
 ) -> None:
     """Store the ends that reached slurmdbd later than `OVERLAP`: of attempts that ran by our rows and that the poll did not list.
 
-    Each is asked for once: what accounting still takes for running, it lists.
+    However long ago they began, and all in one question. Each is asked for once: what accounting still takes for running, it lists.
     """
-    oldest = now - timedelta(days=service.config.slurm.history_days)
     running = service.store.attempts(ended=False, cluster=service.config.cluster.name)
     unlisted = {
         (a.job_id, a.submit_at)
         for a in running
-        if a.start_at is not None and a.start_at >= oldest and (a.job_id, a.submit_at) not in listed
+        if a.start_at is not None and (a.job_id, a.submit_at) not in listed
     }
     known = service.memory(_Known)
     queried = set(sorted(unlisted - known.late_ends)[:_MOST_UNLISTED])
     if queried:
         found = reader.history(sorted({job_id for job_id, _ in queried})).attempts
         late = [a for a in found if (a.job_id, a.submit_at) in queried]
-        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest), oldest))
+        since = min(submit_at for _, submit_at in queried)
+        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, since), since))
     known.late_ends = (known.late_ends | queried) & unlisted
 
 
@@ -289,8 +325,12 @@ def _is_of(
 def _with_prolog_facts(
     attempt: records.JobAttempt, allocations: Sequence[records.JobAllocation]
 ) -> records.JobAttempt:
-    if not allocations:
+    start_at = attempt.start_at
+    if not allocations or start_at is None:
         return attempt
+    # Where accounting does not list the next start yet, its Prologs are matched to this one, too.
+    count = min(allocations, key=lambda x: abs(x.at - start_at)).restart_count
+    allocations = [x for x in allocations if x.restart_count == count]
     gpus = {x.node: x.gpu_uuids for x in allocations if x.gpu_uuids is not None}
     detail: dict[str, str] = {}
     for allocation in allocations:
@@ -301,7 +341,7 @@ def _with_prolog_facts(
         run_key=detail.get("run_key") or attempt.run_key,
         stdout_path=attempt.stdout_path or detail.get("stdout"),
         work_dir=attempt.work_dir or detail.get("work_dir"),
-        restart_count=max(x.restart_count for x in allocations),
+        restart_count=count,
     )
 
 
@@ -313,7 +353,7 @@ def _ask_for_logs(
     """Tell agents, once each, the numbers of ended jobs whose output they could not name: older Prologs do not say them."""
     ended = {(a.job_id, a.restart_count): a for a in attempts if a.end_at is not None}
     unnamed = [x for x in allocations if (x.job_id, x.restart_count) in ended and has_unnamed_log(x)]
-    requested = _recalled(service, REQUESTED_LOGS) if unnamed else []
+    requested = recalled(service, REQUESTED_LOGS) if unnamed else []
     requested = requested if isinstance(requested, list) else []
     subjects: list[store_actions.RequestSubject] = []
     for allocation in unnamed:
@@ -332,7 +372,7 @@ def _ask_for_logs(
         requested = [*requested, key][-_MOST_REQUESTED:]
     service.store.request_all(subjects, "collect", _REQUEST_TTL_S)
     if unnamed:
-        _remember(service, REQUESTED_LOGS, requested)
+        remember(service, REQUESTED_LOGS, requested)
 
 
 def has_unnamed_log(allocation: records.JobAllocation) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.service.tasks.jobs import accounting
 
 
 def run(service: context.Context) -> str:
@@ -18,13 +19,17 @@ def _made(service: context.Context) -> str:
         accounts,  # ADBC's threads, begun before process_memory.keep_small, would each have a heap
     )
 
+    since = service.clock.now() - timedelta(days=service.config.slurm.history_days)
+    read_from = accounting.recalled(service, accounting.READ_FROM)
     made = accounts.update(
         service.store,
         service.config.attribution,
-        since=service.clock.now() - timedelta(days=service.config.slurm.history_days),
+        since=since if read_from is None else min(since, datetime.fromisoformat(read_from)),
         at=service.clock,
         between=lambda _: not service.stopping.is_set(),
     )
+    if read_from is not None and not service.stopping.is_set():
+        accounting.remember(service, accounting.READ_FROM, None)
     return f"{made} run accounts" if made else ""
 
 

@@ -84,8 +84,13 @@ _STORE_BARRIER = re.compile(
 )
 _UNIQUE_ID = re.compile(
     r"(?:\[(?P<rank>\d{1,8})\] is setting up NCCL communicator .{0,100})?key-value store by .{0,80} got error: (?:(?P<late>Socket Timeout|[Ww]ait timeout(?: after (?P<ms>\d{1,12}) ?ms)?|Timeout(?: waiting for key: \S{1,200} after (?P<old>\d{1,12}) ms)?)|(?P<gone>Connection (?:reset|closed|refused)|Broken pipe|[Ff]ailed to recv))"
+    r"|\[(?P<only>\d{1,8})\] is setting up NCCL communicator\b"
 )
-"""A rank asks the store for NCCL's id, which rank 0 writes."""
+"""A rank asks the store for NCCL's id, which rank 0 writes; the line may be cut before its reason."""
+_UNMET = re.compile(
+    r"Failed to meet rendezvous '[^']{0,200}(?:': (?P<what>[^()]{3,200})(?:\((?:(?P<late>4)|(?P<gone>14)|\d{1,3})\))?)?"
+)
+"""PyTorch/XLA's mesh service, whose master one process keeps, with the status of gRPC."""
 _FAILED = re.compile(
     r"RendezvousConnectionError|RendezvousClosedError|RendezvousGracefulExitError|\[E[\w. :]{1,60}\] \[c10d\] The client socket has failed to connect to any network address\b|The (?:connection|rendezvous) .{0,300}(?:failed|closed)|DistNetworkError: (?!.*Address already)",
     re.IGNORECASE,
@@ -135,14 +140,20 @@ def _store_barrier(found: re.Match[str], record: Record, _context: JoblogContext
 
 
 def _unique_id(found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
+    kind = "rendezvous_timeout" if found["late"] else "store_lost" if found["gone"] else "rendezvous_failed"
     return make(
         FACTS,
-        "rendezvous_timeout" if found["late"] else "store_lost",
+        kind,
         record,
-        rank=grammar.number(found["rank"], grammar.MAX_RANK),
+        rank=grammar.number(found["rank"] or found["only"], grammar.MAX_RANK),
         timeout_ms=grammar.number(found["ms"] or found["old"]),
         op=_from_context(record, context),
     )
+
+
+def _unmet(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    kind = "rendezvous_timeout" if found["late"] else "store_lost" if found["gone"] else "rendezvous_failed"
+    return make(FACTS, kind, record)
 
 
 def _store_timeout(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
@@ -197,6 +208,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_RETRYING.search, _retrying),
     (_STORE_BARRIER.search, _store_barrier),
     (_UNIQUE_ID.search, _unique_id),
+    (_UNMET.search, _unmet),
     (_STORE_TIMEOUT.search, _store_timeout),
     (_IN_USE.search, _in_use),
     (_NOT_LISTENING.search, _not_listening),
@@ -231,6 +243,7 @@ FAMILY = grammar.LogFamily(
         "DistNetworkError",
         " failed on",
         "key-value store",
+        "setting up NCCL",
         "TCPStore",
         "Failed to recv",
         "ddress already in use",

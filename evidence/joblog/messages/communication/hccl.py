@@ -13,18 +13,23 @@ FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_
 FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]
 FACTS["collective_mismatch"] = torch_nccl.FACTS["collective_mismatch"]
 _REASONS = (
-    ("watchdog_timeout", re.compile(r"EI0002: .{0,120}?times? ?out|EE1002: .{0,80}?timeout")),
+    (
+        "watchdog_timeout",
+        re.compile(
+            r"EI0002\)?: .{0,120}?times? ?out|EE1002\)?: .{0,80}?timeout|\bwait execution of the Notify register times out\b|\bhccl (?:fftsplus|aicpu|aicore|ccu) (?:task )?timeout occurred\b(?:.{0,200}?\btimeout:(?P<s>\d{1,6}))?"
+        ),
+    ),
     (
         "watchdog_timeout_init",
         re.compile(
-            r"EI0006: .{0,120}?times? ?out|\bwait socket establish timeout, .{0,80}?timeout\[(?P<s>\d{1,6})\]"
+            r"EI0006\)?: .{0,120}?times? ?out|\bGetting socket times out\b|\bwait socket establish timeout, .{0,80}?timeout\[(?P<s>\d{1,6})\]"
         ),
     ),
 )
 _INCONSISTENT = re.compile(
-    r"EI0005: .{0,40}arguments for collective communication are inconsistent between ranks"
+    r"(?:\[PID: \d{1,10}\] [\d.:-]{8,32} \w{1,60}\()?EI0005\)?: .{0,40}arguments for collective communication are inconsistent between ranks"
 )
-_FAILED = re.compile(r"EJ\d{4}: (?:[\d.:-]{8,32} )?[A-Z]")
+_FAILED = re.compile(r"(?:\[PID: \d{1,10}\] [\d.:-]{8,32} \w{1,60}\()?EJ\d{4}\)?: (?:[\d.:-]{8,32} )?[A-Z]")
 """Errors of the process below HCCL that handles the network."""
 _DEVICE = re.compile(
     r"E[EHZ]9999: (?:[\d.:-]{8,32} )?\s?wait for compute device to finish failed, runtime result = \d{1,7}"
@@ -69,6 +74,7 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "Notify register",
         "ocket times out",
+        "hccl ",
         "ynchronize timeout",
         "socket establish",
         "function error: ",

@@ -147,10 +147,9 @@ _LAYERS = re.compile(
     r"\bselected pml (?P<own>\w{1,20}), but peer \S{1,40} on \S{1,253} selected pml (?!(?P=own)\b)\w"
 )
 _NO_COMMON_LAYER = "Open MPI's processes chose different message layers: a node whose network adapter or library is not the others', or a setting that not all of them got."
-_COMPONENT = re.compile(r"A requested component was not found, or was unable to be opened")
-_NO_COMPONENT = (
-    "MPI or PMIx was told to use a component that is not installed or cannot be loaded, and could not start."
-)
+_COMPONENT = re.compile(r"A requested component was not found, or was |PMIX ERROR: OUT-OF-RESOURCE in ")
+_NO_COMPONENT = "MPI or PMIx could not start: a component that it was told to use cannot be loaded."
+_NO_SEGMENT = "PMIx could not make the files that the processes share, and MPI could not start: the directory for temporary files (TMPDIR) is full or cannot be written, or shared memory is."
 _BADLY = re.compile(r"one of the processes terminated badly")
 _LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with|An MPI communication peer process has unexpectedly disconnected|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
@@ -283,8 +282,8 @@ def _missing_component(record: Record, context: JoblogContext) -> JobFinding | N
     wanted, context.component = context.component, None
     if wanted is None or record.line - wanted.line > _COMPONENT_LINES:
         return None
-    domains = ("user_program", "system_software")
-    return make(FACTS, "program_error", wanted, domains=domains, meaning=_NO_COMPONENT)
+    meaning = _NO_SEGMENT if "OUT-OF-RESOURCE" in wanted.text else _NO_COMPONENT
+    return make(FACTS, "program_error", wanted, domains=("user_program", "system_software"), meaning=meaning)
 
 
 def _layers(_found: re.Match[str], record: Record, _context: JoblogContext) -> rules.Handled:

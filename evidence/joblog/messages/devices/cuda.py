@@ -102,7 +102,7 @@ _KINDS = (
     (
         "cuda_illegal_access",
         re.compile(
-            r"illegal memory access|ILLEGAL[_ ]?ADDRESS|invalid __global__|Memory access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
+            r"illegal memory access|ILLEGAL[_ ]?ADDRESS|invalid __global__|access fault by GPU|HSA_STATUS_ERROR_MEMORY_(?:FAULT|APERTURE_VIOLATION)",
             re.IGNORECASE,
         ),
     ),
@@ -196,7 +196,7 @@ _NUMBERED = re.compile(
 )
 _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]{0,400}(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_(?:t|enum)\b|\w{1,60}\+0x)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).{0,200}?: (?P<g>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|(?:^|: )(?P<queue>[A-Z][a-z]{2,20}(?: [a-z]{2,20}){1,5}) in (?:CUDA|HIP|OptiX) queue\b|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>(?:Memory )?access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).{0,200}?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})(?:.{0,400}? Available Free mem : \d{1,2} MB)?"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|^\s{0,4}on Pe \d{1,7} \([^)\n]{1,120}\): (?P<namd>[^\n]{2,200})"
@@ -209,7 +209,7 @@ _ANCHOR = re.compile(
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).{0,400}?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|Error: Not enough GPU memory for\b|\bOOM during (?:optimization|forward|backward)\b|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
+    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\bstd::bad_alloc: out_of_memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|Error: Not enough GPU memory for\b|\bOOM during (?:optimization|forward|backward)\b|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.(?:cuh?|hip)\b.{0,400}\b(?:Device-side a|A)ssertion `[^`]{1,400}[`'] failed"
@@ -222,6 +222,7 @@ _PHRASE = re.compile(
 )
 """What the runtime calls its errors: whoever prints one in front of or behind it names its own place."""
 _ITS_NUMBER = re.compile(r" \((\d{3})\)")
+_IN_FILE, _BELOW_FILE = "[CUDA ERROR] in ", re.compile(r"Line \d{1,6}: (\S.{0,300})")
 _STREAM = re.compile(
     r"\b(?:[Ff]ailed|[Cc]ould not|[Uu]nable) to synchronize (?:on )?(?:the )?(?:GPU|CUDA|ROCm|HIP) (?:stream|context|device)\b"
 )
@@ -237,7 +238,7 @@ _LIBRARY = re.compile(
     r"|\bFailed to call (?:Then|Do)Rnn(?:Forward|Backward)\b|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
 )
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
+    r"(?:(?:Unable )?to )?\b\w{1,9} the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
     r"|\bno supported gpu backend found\b|Error: .{0,120}\bno (?:visible GPU devices|supported devices found for platform (?:CUDA|ROCM))\b|\byou requested gpus?: \[[\d, ]{1,200}\]|\byou requested to find \d{1,3} devices but only \d{1,3} (?:is|are) currently available"
     r"|`CUDAAccelerator` can not run on your system\b|\brequires? a (?:CUDA|GPU)(?: device)?, but none (?:is|are|was|were) (?:available|found)\b|Error: .{0,100}\b(?:no (?:\w{1,20} ){0,2}(?:GPU|CUDA|accelerator)s?(?: devices?)?(?: or [A-Z]\w{1,20}(?: [A-Z]{2,8})?)?(?: \([\w/]{1,30}\))? (?:is |are |was |were )?(?:available|found|detected)|(?:CUDA|GPU|the accelerator) (?:is|are|was) (?:not |un)available)\b|\bFailed to infer device type\b",
     re.IGNORECASE,
@@ -292,8 +293,7 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if found := _LIBRARY.search(text):
         return kind_of(text[found.start() :]) or kind_of(text) or "cuda_library_error", found
     if found := _ANCHOR.search(text):
-        words = next((g for g in found.groups() if g), found[0])
-        kind = kind_of(found[0]) or kind_of(words)
+        kind = kind_of(found[0]) or kind_of(next((g for g in found.groups() if g), found[0]))
         return kind or _of_number(_NUMBERED.search(text)) or "cuda_error", found
     if (found := _NUMBERED.search(text)) and (kind := _of_number(found)):
         return kind, found
@@ -339,7 +339,7 @@ _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initializat
 """PyTorch's warning when no GPU works: many programs go on without one, others end later, by an exception of any name."""
 
 
-def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """An error line; the advice that PyTorch prints under it is none, and an error that is only mentioned is none."""
     text = record.text
     if found := _INITIALISED.match(text):
@@ -351,6 +351,10 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if _NO_DEVICES.match(text):
         # nvidia-smi and others print it and the job may go on without a GPU.
         return finding("cuda_unavailable", record, handled=True)
+    below = _BELOW_FILE.match(text) if context.head.startswith(_IN_FILE) else None
+    if below and context.announced(record.line):
+        context.head_line = 0
+        return finding(kind_of(below[1]) or "cuda_error", record)
     if _HIP_BINARY.match(text):
         return finding("cuda_version", record)
     recognised = _recognised(text)
@@ -377,10 +381,11 @@ _DRIVER_CALLS = ("Ctx", "Mem", "Ipc", "Stream", "Event", "Device", "Module", "La
 
 FAMILY = grammar.LogFamily(
     name="cuda",
+    expects=JoblogContext.announced,
     triggers=(
         "CUDA", "cuda", "(error-code ", "Error text: ", "call to cu",
-        *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory",
-        "OUT_OF_DEVICE", "Memory access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
+        *(f"cu{part}" for part in _DRIVER_CALLS), "HIP error", "hipError", " out of memory", ": out_of_memory",
+        "OUT_OF_DEVICE", "access fault", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "OOM when",
         "Assertion ", "Device-side assertion", "device-side assert", "THCudaCheck", "Cuda ", "CudaMalloc", "hipMalloc", " in HIP ", " in OptiX ", "NVML",
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
         "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm", "ed to call ",
