@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import zoneinfo
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from probing_cluster.db import arrow
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import prefixes
 from probing_cluster.slurm_plugins.accounting import sacct_json, sacct_text
+from tests.every_case import every
 
 NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 XID = "kernel: NVRM: Xid (PCI:0000:5e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -464,9 +466,12 @@ DEEP = b"[" * 100_000
 HOSTILE_JSON = '{"at": "2026-11-21T14:20:32Z", "node": "n2", "kind": "xid", "code": "79", "%s": %s}'
 
 
-@pytest.mark.parametrize("value", ["9" * 20, "-" + "9" * 20, "9" * 5000, "1e999", "NaN", '"²"', "[1]"])
-@pytest.mark.parametrize(
-    "key", ["job_id", "pid", "count", "measured", "threshold", "code", "detail", "other", "at"]
+@every(
+    "value, key",
+    itertools.product(
+        ["9" * 20, "-" + "9" * 20, "9" * 5000, "1e999", "NaN", '"²"', "[1]"],
+        ["job_id", "pid", "count", "measured", "threshold", "code", "detail", "other", "at"],
+    ),
 )
 def test_an_event_line_no_row_can_hold_is_kept_aside(key: str, value: str) -> None:
     """It ends nothing, and the next line is read; text where text may stand stays."""

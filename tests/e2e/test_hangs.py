@@ -18,6 +18,8 @@ from probing_cluster.sandbox import gangs as cases
 pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.torch, pytest.mark.timeout(900)]
 
 PATIENCE_S = 240.0
+ENDS_AFTER_S = 30
+"""How long the hang lasts that gloo's own timeout ends: it is named after about half of that."""
 AT_ONCE = 3
 """Gangs at a time: most of each is waiting, the rest is importing torch eight times."""
 
@@ -77,7 +79,8 @@ def hang(up: Any, case: str) -> Done:
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-hang", path=cases.CHECKPOINTS)
     directory = cases.new_directory(up.sandbox, case)
-    job = cases.submit(up.sandbox, case, directory=directory)
+    variables = {"GLOO_TIMEOUT_S": ENDS_AFTER_S} if case == "python_loop" else {}
+    job = cases.submit(up.sandbox, case, directory=directory, variables=variables)
     if case in cases.BROKEN:
         up.until("hang", lambda: cases.hangs(directory), PATIENCE_S)
         cases.strike(up.sandbox, case)

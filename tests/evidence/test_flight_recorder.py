@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import pickle
@@ -65,18 +66,20 @@ class Evil:
         return (os.system, ("touch /nonexistent/probing",))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Evil(),
-        {"entries": [Evil()]},
-        collections.OrderedDict(a=1),
-        os.system,
-        {1, 2}.__class__,
-        bytearray(b"x"),
-    ],
+@every(
+    "value, protocol",
+    itertools.product(
+        [
+            Evil(),
+            {"entries": [Evil()]},
+            collections.OrderedDict(a=1),
+            os.system,
+            {1, 2}.__class__,
+            bytearray(b"x"),
+        ],
+        range(6),
+    ),
 )
-@pytest.mark.parametrize("protocol", range(6))
 def test_pickles_that_name_anything_are_refused(value: object, protocol: int) -> None:
     """Nothing but plain values is built, whatever the protocol."""
     data = pickle.dumps(value, protocol=protocol)
@@ -393,9 +396,10 @@ def calls(rank, done, last, *, world, backend="nccl", timed=True, binary=True, m
     return model.parse(rank, pickle.dumps(raw) if binary else json.dumps(raw).encode())
 
 
-@pytest.mark.parametrize("world", [3, 4, 8])
-@pytest.mark.parametrize("how", [{}, {"timed": False}, {"binary": False}, {"backend": "gloo"}])
-@pytest.mark.parametrize("steps", [0, 3])
+@every(
+    "world, how, steps",
+    itertools.product([3, 4, 8], [{}, {"timed": False}, {"binary": False}, {"backend": "gloo"}], [0, 3]),
+)
 def test_a_rank_that_calls_two_groups_in_another_order_is_named(
     world: int, how: dict[str, Any], steps: int
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from probing_cluster.evidence.joblog import grammar, reader
@@ -541,9 +543,11 @@ def test_the_stacks_of_a_program_that_its_deadline_ended_are_its_error() -> None
 def test_exits_behind_the_settled_cause_are_passed_on(text: str) -> None:
     """The cause is named after so many findings; the largest jobs print more exits than that."""
     crash = "x.sh: line 12: 123 Segmentation fault ./a"
-    lines = [crash] * (reader.MAX_HELD + 1) + [text, crash]
-    found = list(reader.read(lines))
-    assert [f.line for f in found if f.line <= reader.MAX_HELD + 1] == list(range(1, reader.MAX_HELD + 2))
+    held = 100
+    lines = [crash] * (held + 1) + [text, crash]
+    with mock.patch.object(reader, "MAX_HELD", held):
+        found = list(reader.read(lines))
+    assert [f.line for f in found if f.line <= held + 1] == list(range(1, held + 2))
     assert found[-1].line == len(lines), "the last one was lost"
     assert [f.line for f in found if f.first_cause] == [1]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader
 from tests.every_case import every
 
@@ -154,13 +152,13 @@ def first(text: str) -> tuple[int, str] | None:
     return (found.line, found.kind) if found else None
 
 
-@pytest.mark.parametrize(("text", "line", "kind"), FIRST.values(), ids=FIRST)
+@every("text, line, kind", FIRST.values())
 def test_the_line_that_says_what_was_wrong(text: str, line: int, kind: str) -> None:
     """Where it stands, and its kind."""
     assert first(text) == (line, kind)
 
 
-@pytest.mark.parametrize("text", NOTHING.values(), ids=NOTHING)
+@every("text", NOTHING.values())
 def test_what_ended_nothing_stays_silent(text: str) -> None:
     """A receipt alone is no end."""
     assert first(text) is None

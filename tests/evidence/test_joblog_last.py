@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader
 from tests.every_case import every
 
@@ -192,12 +190,12 @@ def first(text: str) -> str | None:
     return text.split("\n")[found.line - 1] if found else None
 
 
-@pytest.mark.parametrize(("text", "line"), ENDS.values(), ids=ENDS)
+@every("text, line", ENDS.values())
 def test_the_last_word_is_the_first_cause(text, line):
     assert line in (first(text) or "nothing")
 
 
-@pytest.mark.parametrize("text", WELL.values(), ids=WELL)
+@every("text", WELL.values())
 def test_what_is_no_end_stays_silent(text):
     assert first(text) is None
 

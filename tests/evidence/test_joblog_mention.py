@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import string
@@ -69,8 +70,7 @@ def test_an_error_where_errors_stand_is_read(line: str) -> None:
     assert {f.kind for f in reader.read([line])} & CONVICTS, line
 
 
-@pytest.mark.parametrize("error", HARDWARE)
-@pytest.mark.parametrize("carrier", CARRIERS)
+@every("error, carrier", itertools.product(HARDWARE, CARRIERS))
 def test_an_error_that_is_spoken_of_convicts_nobody(carrier: str, error: str) -> None:
     """Chat, data sets, quotations, prose and listings."""
     line = carrier.format(error.replace("'", "") if "'{0}'" in carrier else error)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from probing_cluster.evidence.joblog import reader
+from tests.every_case import every
 
 
 def domains(*lines: str) -> tuple[str, ...]:
     return next(found.domains for found in reader.read(["start", *lines]) if found.first_cause)
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "may_be_the_users"),
     [
         ("OSError: [Errno 30] Read-only file system: '/app/cache'", True),

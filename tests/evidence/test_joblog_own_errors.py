@@ -9,8 +9,6 @@ import re._parser as parser
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
 from probing_cluster.evidence.joblog.last_errors import error_line, no_errors, own_errors
@@ -34,7 +32,7 @@ def _of_agent(text: str) -> list[dict[str, Any]]:
     return [classify.joblog_json(finding) for finding in reader.read([*_ABOVE, text])]
 
 
-@pytest.mark.parametrize("form", error_line.FORMS, ids=lambda form: form.example)
+@every("form", error_line.FORMS)
 def test_the_example_of_a_form_has_its_pattern_and_one_of_its_triggers(form: own_errors.Form) -> None:
     assert re.match(form.pattern, form.example), "the example stands in plain sight to show the pattern"
     assert not re.compile(form.pattern).groups, "a group would be numbered through all forms"
@@ -42,7 +40,7 @@ def test_the_example_of_a_form_has_its_pattern_and_one_of_its_triggers(form: own
     assert any(trigger in template for trigger in form.triggers), "the sieve would drop the line"
 
 
-@pytest.mark.parametrize("form", error_line.FORMS, ids=lambda form: form.example)
+@every("form", error_line.FORMS)
 def test_a_logs_last_line_of_a_form_has_one_answer_on_both_ways(form: own_errors.Form) -> None:
     """`classify` and the imports read only lines with a trigger; the agent reads all."""
     found = _of_sieve(form.example)
@@ -94,7 +92,7 @@ def _lines_of(form: own_errors.Form) -> Iterator[str]:
         yield from (line for line in ends if pattern.match(line))
 
 
-@pytest.mark.parametrize("form", error_line.FORMS, ids=lambda form: form.example)
+@every("form", error_line.FORMS)
 def test_every_line_of_a_form_has_one_of_its_triggers(form: own_errors.Form) -> None:
     lines = list(_lines_of(form))
     assert lines, "no line was made"
@@ -131,7 +129,7 @@ def test_a_line_with_an_ordinary_word_in_front_is_no_error(text: str) -> None:
     assert not _of_agent(text)
 
 
-@pytest.mark.parametrize("form", no_errors.HARMLESS, ids=lambda form: form.example)
+@every("form", no_errors.HARMLESS)
 def test_a_harmless_form_is_no_cause(form: own_errors.Form) -> None:
     assert re.search(form.pattern, form.example, re.IGNORECASE), "the example shows the pattern"
     assert not re.compile(form.pattern).groups, "a group would be numbered through all forms"
@@ -139,7 +137,7 @@ def test_a_harmless_form_is_no_cause(form: own_errors.Form) -> None:
         assert not [f for f in found if f["first_cause"]], "the line ends nothing"
 
 
-@pytest.mark.parametrize("form", no_errors.HARMLESS, ids=lambda form: form.example)
+@every("form", no_errors.HARMLESS)
 def test_no_other_form_takes_the_example_of_a_harmless_one(form: own_errors.Form) -> None:
     others = [other.pattern for other in no_errors.HARMLESS if other is not form]
     assert not re.search("|".join(others), form.example, re.IGNORECASE), "another form takes the example"

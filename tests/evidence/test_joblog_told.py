@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,8 +75,7 @@ def first(text: str) -> list[str]:
     return [f.kind for f in reader.read(text.split("\n")) if f.first_cause]
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("form", MENTIONED.values(), ids=MENTIONED)
+@every("error, form", itertools.product(ERRORS, MENTIONED.values()))
 def test_what_is_repeated_is_no_cause(form: str, error: str) -> None:
     """Alone, and with the same log's own progress behind it."""
     text = form.format(error)
@@ -82,8 +83,7 @@ def test_what_is_repeated_is_no_cause(form: str, error: str) -> None:
     assert first(f"starting\n{text}\nstep 1 loss 2.0\nstep 2 loss 1.9\nfinished") == []
 
 
-@pytest.mark.parametrize("error", HARDWARE)
-@pytest.mark.parametrize("form", LISTED.values(), ids=LISTED)
+@every("error, form", itertools.product(HARDWARE, LISTED.values()))
 def test_an_entry_of_a_list_convicts_no_machine(form: str, error: str) -> None:
     """Bullets, columns and labels of text."""
     assert not {"cuda_ecc", "cuda_nvlink", "cuda_device_lost"}.intersection(
@@ -125,8 +125,10 @@ def test_any_trace_of_a_shell_is_silent(error: str, words: str) -> None:
     assert first(f"+ echo '{line}'\n{line}") == []
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("opens", ["cat > a.err <<'EOF'", "  cat <<-EOF >> log", 'tee "$d/x" << "EOF"'])
+@every(
+    "error, opens",
+    itertools.product(ERRORS, ["cat > a.err <<'EOF'", "  cat <<-EOF >> log", 'tee "$d/x" << "EOF"']),
+)
 def test_what_a_printed_script_writes_into_a_file_is_no_report(opens: str, error: str) -> None:
     """A here-document ends with its word; behind it, and where none was opened, lines count again."""
     assert first(f"#!/bin/bash\n{opens}\n{error}\nEOF\necho done") == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from probing_cluster.evidence import classify
@@ -176,22 +178,24 @@ def test_what_comes_by_itself_or_from_other_ranks_is_no_unit(line: str) -> None:
     assert first([line.format(n=1), *RAISED, *(line.format(n=n) for n in (2, 3, 4))]) == 4
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "task {n} done",
-        "[INFO] MPI task {n}: completed in 3 s",
-        "finished task-{n}",
-        "Process {n} finished in 3 s",
-        "my_rank {n} done",
-        "instance {n}: done",
-        "Instance {n} saved part{n}.h5",
-        "processor {n} done",
-        "subdomain {n} done",
-        "PE {n} ok",
-    ],
+@every(
+    "line, before",
+    itertools.product(
+        [
+            "task {n} done",
+            "[INFO] MPI task {n}: completed in 3 s",
+            "finished task-{n}",
+            "Process {n} finished in 3 s",
+            "my_rank {n} done",
+            "instance {n}: done",
+            "Instance {n} saved part{n}.h5",
+            "processor {n} done",
+            "subdomain {n} done",
+            "PE {n} ok",
+        ],
+        [1, 6],
+    ),
 )
-@pytest.mark.parametrize("before", [1, 6])
 def test_a_part_of_a_parallel_job_that_ends_shows_nothing_of_another(line: str, before: int) -> None:
     """They work side by side and end in any order."""
     above = [line.format(n=n) for n in range(before)]

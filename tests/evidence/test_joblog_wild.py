@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-
-import pytest
+import itertools
 
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
@@ -664,15 +663,17 @@ def test_what_a_traceback_ends_with(source: str, kind: str, text: str) -> None:
     assert (found.kind, found.line, found.first_cause) == (kind, 3, True), source
 
 
-@pytest.mark.parametrize("prefix", ["", "3: ", "[default3]:", "[rank3]: ", "(RayWorkerVllm pid=14289) "])
-@pytest.mark.parametrize(
-    "above",
-    [
-        "Exception ignored in: <function Loader.__del__ at 0x7f2a>",
-        "Exception ignored in: <module 'threading' from '/usr/lib/python3.10/threading.py'>",
-        "Exception ignored while calling deallocator <function Loader.__del__ at 0x7f2a>:",
-        "--- Logging error ---",
-    ],
+@every(
+    "prefix, above",
+    itertools.product(
+        ["", "3: ", "[default3]:", "[rank3]: ", "(RayWorkerVllm pid=14289) "],
+        [
+            "Exception ignored in: <function Loader.__del__ at 0x7f2a>",
+            "Exception ignored in: <module 'threading' from '/usr/lib/python3.10/threading.py'>",
+            "Exception ignored while calling deallocator <function Loader.__del__ at 0x7f2a>:",
+            "--- Logging error ---",
+        ],
+    ),
 )
 def test_a_traceback_that_python_drops_is_no_cause(above: str, prefix: str) -> None:
     """vllm 4114: what a destructor raises ends nothing; the next traceback of the same rank may."""

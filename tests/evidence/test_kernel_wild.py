@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
-
-import pytest
 
 from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core.records import Severity
@@ -395,8 +394,10 @@ INTEL = (
 )
 
 
-@pytest.mark.parametrize("form", INTEL)
-@pytest.mark.parametrize("name", ["x", "python3", "wedged x", "GT0: reset done", "INFO: a", "a[1] b in c"])
+@every(
+    "form, name",
+    itertools.product(INTEL, ["x", "python3", "wedged x", "GT0: reset done", "INFO: a", "a[1] b in c"]),
+)
 def test_the_process_on_an_intel_gpu_has_its_own_name(form: str, name: str) -> None:
     """The driver's own names in front of it are no part of it, however short it is, nor are words in it the driver's."""
     found = reader.KernelReader().read_message(form.format(name))

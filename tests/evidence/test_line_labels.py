@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
-
-import pytest
 
 from probing_cluster.evidence.joblog import labels
 from probing_cluster.evidence.joblog import reader as joblog
@@ -53,21 +53,25 @@ def first(lines: list[str]) -> tuple[int, str]:
     return next((f.line, f.kind) for f in joblog.read(lines) if f.first_cause)
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS)
-@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+@functools.cache
+def first_plain(*lines: str) -> tuple[int, str]:
+    """Of a log that nothing is wrapped around, which many tests compare with."""
+    return first(list(lines))
+
+
+@every("wrapper, log", itertools.product(WRAPPERS.values(), LOGS.values()))
 def test_a_wrapped_log_says_what_it_said(log: list[str], wrapper: str) -> None:
     """Line and kind of the first cause are the same, and so is what was survived and what was only quoted."""
     lines = [*BEFORE, *log]
-    assert first([wrapper.format(line) for line in lines]) == first(lines)
+    assert first([wrapper.format(line) for line in lines]) == first_plain(*lines)
 
 
-@pytest.mark.parametrize("field", JSON.values(), ids=JSON)
-@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+@every("field, log", itertools.product(JSON.values(), LOGS.values()))
 def test_a_log_of_json_records_says_what_it_said(log: list[str], field: str) -> None:
     """A record a line, with the line's blanks and quotes."""
     lines = [*BEFORE, *log]
     record = {"stream": "stderr", "time": "2026-11-29T10:00:00.123456789Z"}
-    assert first([json.dumps({field: f"{line}\n", **record}) for line in lines]) == first(lines)
+    assert first([json.dumps({field: f"{line}\n", **record}) for line in lines]) == first_plain(*lines)
 
 
 def test_a_label_names_the_host_or_the_rank() -> None:
@@ -102,14 +106,16 @@ def test_what_a_line_says_is_no_label(lines: list[str]) -> None:
     assert plain[1:] == lines[1:]
 
 
-@pytest.mark.parametrize(
-    "form", ["{n:5}  {line}", "{n:6}\t{line}", "{n}:{line}", "{n} {line}", "{n:4}| {line}"]
+@every(
+    "form, log",
+    itertools.product(
+        ["{n:5}  {line}", "{n:6}\t{line}", "{n}:{line}", "{n} {line}", "{n:4}| {line}"], LOGS.values()
+    ),
 )
-@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
 def test_the_lines_of_a_log_may_be_numbered(log: list[str], form: str) -> None:
     """As `cat -n` and pages number them, some lines left out."""
     whole = [*(f"preparing {name}" for name in "abcdefghij"), *log]
-    line, kind = first(whole)
+    line, kind = first_plain(*whole)
     numbered = [form.format(n=i if i < 7 else i + 40, line=text) for i, text in enumerate(whole, 1)]
     numbered.insert(6, "...")
     assert first(numbered) == (line + 1, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -124,8 +125,7 @@ CULPRITS = {
 }
 
 
-@pytest.mark.parametrize("kind", CULPRITS)
-@pytest.mark.parametrize("noise", NOISE)
+@every("kind, noise", itertools.product(CULPRITS, NOISE))
 def test_peers_that_speak_first_give_way_to_the_culprit(noise: str, kind: str) -> None:
     """With the traceback of the rank behind them, in one stream or mixed with the noise of others."""
     culprit = ["Traceback (most recent call last):", '  File "a.py", line 3, in f', CULPRITS[kind]]

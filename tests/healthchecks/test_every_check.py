@@ -13,6 +13,7 @@ import pytest
 from probing_cluster.core import records
 from probing_cluster.healthchecks import nodeview, registry, runner, site
 from probing_cluster.healthchecks.readers import nvml
+from tests.every_case import every
 
 NAMES = sorted(registry.load())
 
@@ -101,7 +102,7 @@ def test_a_lost_gpu_blinds_the_other_checks(node: Any) -> None:
             assert outcome is (records.Outcome.FAIL if name == "gpu_count" else records.Outcome.ERROR), name
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_it_is_documented(name: str) -> None:
     """Every field that explain and the manual show is filled, every default has its source."""
     check = registry.get(name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from probing_cluster.slurm_plugins import doctor
+from tests.every_case import every
 
 GOOD = """Configuration data as of 2024-01-01T00:00:00
 AccountingStorageTRES   = cpu,mem,node,billing,gres/gpu
@@ -44,7 +43,7 @@ def test_a_good_site_has_nothing_to_mend() -> None:
     assert doctor.parse(GOOD)["Prolog"] == "/etc/slurm/prolog.d/*,/opt/site/prolog"
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "name", "level"),
     [
         ("AccountingStorageTRES = cpu,mem,node", "gpu_accounting", "warn"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-import pytest
-
 from probing_cluster.control_plane.cli import commands, main
+from tests.every_case import every
 
 
 def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -22,7 +21,7 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 EVERY = {parser.prog: parser for parser in _leaves(main.parser())}
 
 
-@pytest.mark.parametrize("prog", sorted(EVERY))
+@every("prog", sorted(EVERY))
 def test_the_help_of_every_command_ends_with_the_exit_codes(prog: str) -> None:
     """The README sends people there for them."""
     assert EVERY[prog].format_help().rstrip().endswith(commands.EXIT_CODES)

@@ -23,6 +23,7 @@ from probing_cluster.control_plane.doctor import (
 )
 from probing_cluster.core import settings
 from probing_cluster.slurm_plugins import doctor
+from tests.every_case import every
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [
@@ -121,7 +122,7 @@ def test_the_walk_finds_the_fixes() -> None:
     assert len(WRITTEN) > 60
 
 
-@pytest.mark.parametrize(("place", "text"), WRITTEN, ids=[place for place, _ in WRITTEN])
+@every("place, text", WRITTEN)
 def test_no_fix_that_is_written_harms(place: str, text: str) -> None:
     """The words alone; what is filled in is judged below."""
     if text.startswith("chmod ") and place.startswith("safe_fix"):

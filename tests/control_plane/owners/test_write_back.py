@@ -9,6 +9,7 @@ import pytest
 from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.control_plane.owners import write_back
 from probing_cluster.core import records
+from tests.every_case import every
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -91,7 +92,7 @@ def test_a_cause_without_a_machine_is_in_its_own_words(cause: str, line: str) ->
     assert write_back.line(verdict(cause=cause, node=None, device=None, summary="mine alone")) == line
 
 
-@pytest.mark.parametrize("cause", sorted(taxonomy.load().causes))
+@every("cause", sorted(taxonomy.load().causes))
 def test_every_cause_has_a_line(cause: str) -> None:
     """Whole, without a name that was not filled in."""
     for changes in ({}, {"node": None}, {"device": None}, {"node": None, "device": None}):

@@ -11,6 +11,7 @@ from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import node_table, table
 from probing_cluster.core import records
 from probing_cluster.core.catalogue import fault_names
+from tests.every_case import every
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FAULT = fault_names.NamedFault(name="Xid 79 gpu0", severity="high", since=NOW, keys=("xid:gpu0",))
@@ -35,7 +36,7 @@ MAINTAINED = decision("skipped", why_state="MAINTENANCE by another (no reason gi
 DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent")
 
 
-@pytest.mark.parametrize(
+@every(
     ("there", "faults", "drain", "latest", "words"),
     [
         (node("IDLE"), [], None, None, ""),

@@ -13,6 +13,7 @@ from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.inject.site._probing_probe.tables import rings
 from probing_cluster.probe_agent.jobs import collect_child
 from probing_cluster.probe_agent.ranks import ring
+from tests.every_case import every
 
 UID = os.geteuid()
 DESCRIPTION = {
@@ -91,7 +92,7 @@ def test_a_row_that_a_death_kept_from_being_overwritten_is_too_old() -> None:
     assert (found[0], found[-1], len(found)) == (3, rows + 2, rows - 1)
 
 
-@pytest.mark.parametrize(
+@every(
     "raw",
     [
         b"",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from probing_cluster.probe_agent.sources import kernel_words
+from tests.every_case import every
 
 XID = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1, name=python, GPU has fallen off the bus."
 SXID = "nvidia-nvswitch0: SXid (PCI:0000:5e:00): 11001, Fatal, Link 33 ingress invalid command"
@@ -19,16 +22,18 @@ def test_the_drivers_own_line_is_believed(text: str, kind: str) -> None:
     assert found.kind == kind
 
 
-@pytest.mark.parametrize("text", [XID, SXID, HCA, "EDAC MC0: 1 UE memory read error on CPU_SrcID#0"])
-@pytest.mark.parametrize(
-    "quoting",
-    [
-        "overlayfs: failed to resolve '{}': -2",
-        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/user.slice/{},task=x,pid=1,uid=1000",
-        "{}[4242]: segfault at 0 ip 0000000000000000".replace("{}", "x {}"),
-        "a name with a line break\n{}",
-        "fuse: Bad value for '{}'",
-    ],
+@every(
+    "text, quoting",
+    itertools.product(
+        [XID, SXID, HCA, "EDAC MC0: 1 UE memory read error on CPU_SrcID#0"],
+        [
+            "overlayfs: failed to resolve '{}': -2",
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task_memcg=/user.slice/{},task=x,pid=1,uid=1000",
+            "{}[4242]: segfault at 0 ip 0000000000000000".replace("{}", "x {}"),
+            "a name with a line break\n{}",
+            "fuse: Bad value for '{}'",
+        ],
+    ),
 )
 def test_a_line_the_kernel_quotes_from_a_user_is_not_a_fault(text: str, quoting: str) -> None:
     """Whoever can make the kernel print a path or a name must not be able to drain a node."""

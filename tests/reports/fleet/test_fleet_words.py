@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.reports.fleet import amounts, column_heads, fleet_words
+from tests.every_case import every
 
 STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gpu_h": 3.0,
           "infrastructure_attempts_frac": 0.5, "infrastructure_gpu_time_frac": None}  # fmt: skip
@@ -30,7 +31,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
     assert [fleet_words.percent(v) for v in (0.0, 7.65e-6, 0.0001)] == ["0 %", "less than 0.01 %", "0.01 %"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "figure", "words"),
     [
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}], "checks_began": []},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -18,6 +19,7 @@ from probing_cluster.slurm_plugins.accounting import (
     sacct_rows,
     sacct_text,
 )
+from tests.every_case import every
 
 MANY = 3 * settings.default.max_examples
 
@@ -340,8 +342,13 @@ def test_a_lacking_field_list_that_a_person_wrote_costs_no_row_before_it() -> No
     assert [r.why for r in result.rejected] == ["the field list lacks Start, End"]
 
 
-@pytest.mark.parametrize("number", ["9" * 20, "9" * 5000, "1e999", "²"])
-@pytest.mark.parametrize("column", ["JobID", "ElapsedRaw", "Restarts", "TimelimitRaw", "ExitCode", "Start"])
+@every(
+    "number, column",
+    itertools.product(
+        ["9" * 20, "9" * 5000, "1e999", "²"],
+        ["JobID", "ElapsedRaw", "Restarts", "TimelimitRaw", "ExitCode", "Start"],
+    ),
+)
 def test_a_number_that_is_none_costs_only_its_row(column: str, number: str) -> None:
     """However long: the row is set aside with a reason, or the field reads as unknown; the next row is whole."""
     names = ["JobID", "State", "Start", "End", "ElapsedRaw", "Restarts", "TimelimitRaw", "ExitCode"]
@@ -567,7 +574,7 @@ def test_states_cut_short_are_completed() -> None:
     assert sacct_attempt.state_of("COMPL+") == ("COMPL+", None), "COMPLETED or COMPLETING: not guessed"
 
 
-@pytest.mark.parametrize("state", sorted(attempt_rows.STATES | {"CANCELLED by 1000", "CANCELLED+"}))
+@every("state", sorted(attempt_rows.STATES | {"CANCELLED by 1000", "CANCELLED+"}))
 def test_a_row_of_every_state_of_slurm_is_taken(state: str) -> None:
     """Flags of newer releases and what sacct writes behind a state are no reason to set a row aside."""
     result = parse("JobIDRaw|State|Submit|Start|End|NodeList", f"7|{state}|1|2|3|n1")
