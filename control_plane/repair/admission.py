@@ -25,6 +25,8 @@ def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
         return work.save(incident, state="ticketing", why=why, detail=detail)
     if why:
         return work.wait(incident, why)
+    if taken := work.reservations_over(incident):
+        return work.wait(incident, f"reservation {taken} lies over {incident.node}")
     # Something is about to be done: from here on it counts how Slurm shows the node now.
     node = work.node(incident.node)
     if view.drain_over(node):

@@ -195,6 +195,17 @@ class Pass:
         rows = self.context.store.drains(since=since, actions=["refuse"], states=["done"], cluster=cluster)
         return frozenset(row.node for row in rows if row.at > since)
 
+    @functools.cached_property
+    def _reservations(self) -> Sequence[reservations.Reservation]:
+        return self.context.reservations.all()
+
+    def reservations_over(self, incident: records.RepairIncident) -> str:
+        """The names of others' reservations that lay over the node when the pass first looked; empty for none."""
+        mine = reservation_of(incident)
+        return ", ".join(
+            sorted(r.name for r in self._reservations if incident.node in r.nodes and r.name != mine)
+        )
+
     def address(self, name: str) -> str:
         """NodeAddr, or the name where Slurm shows none."""
         node = self.nodes.get(name)

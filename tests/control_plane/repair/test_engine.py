@@ -767,6 +767,20 @@ def test_a_node_resumed_since_the_pass_began_is_not_reserved(store: db_store.Sto
     assert (site.now().state, site.slurm.held) == ("queued", {})
 
 
+def test_a_node_in_anothers_reservation_waits_for_its_end(store: db_store.Store) -> None:
+    """A maintenance may lie over every node: their reservations are read once a pass, and no node tries in vain."""
+    site = Site(store)
+    site.slurm.held["maintenance"] = frozenset({"n1"})
+    site.start()
+    for _ in range(2):
+        site.look()
+        assert (site.now().state, site.now().why) == ("queued", "reservation maintenance lies over n1")
+    assert list(site.slurm.held) == ["maintenance"]
+    assert site.now().changed_at == site.incident.changed_at
+    del site.slurm.held["maintenance"]
+    site.until("returned")
+
+
 def test_after_a_reboot_a_node_waits_drained_while_enough_others_are_tested(store: db_store.Store) -> None:
     """Many may be booted at the same time; their tests begin no more at once than any others."""
     site = Site(store, reboot=True, rounds_at_once=1)
