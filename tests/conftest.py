@@ -60,7 +60,7 @@ _NEXT = ("tests/probe_agent", "tests/web", "tests/test_")
 _TOGETHER = ("tests/healthchecks", "tests/slurm_plugins")
 """Folders that one worker runs: they share a cluster, or a last test that looks at all the others."""
 
-_DELIVERING = ("tests/db", "tests/probe_agent")
+_DELIVERING = ("tests/db", "tests/probe_agent", "tests/control_plane/node_door")
 """Folders whose tests are about deliveries: theirs open a connection each, as an agent's do."""
 
 _TEMPLATE = "probing_template"
