@@ -149,11 +149,13 @@ class WrappedRecord:
 
 
 _LOGGED = re.compile(
-    r"(?P<before>(?:\[[^\[\]\n]{4,40}\] |\d[\d:.,/ -]{6,30} | {0,40})(?:ERROR {4}|CRITICAL ))(?P<words>\S.{0,400}?) {1,300}(?P<place>[\w./-]{1,120}\.py:\d{1,6})$"
+    r"(?P<before>(?:\[[^\[\]\n]{4,40}\] |\d[\d:.,/ -]{6,30} | {0,40})(?:ERROR {4}|CRITICAL ))(?P<words>\S(?:.{0,400}\S)??) {1,300}(?P<place>[\w./-]{1,120}\.py:\d{1,6})$"
 )
 _LOGGED_LINES = 400
-_OWN_LINE = re.compile(r"Traceback \(|(?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b:?")
-"""A line of a traceback that begins at its margin: no word of the line above it."""
+_OWN_LINE = re.compile(
+    r"Traceback \(|.{1,60} \(core dumped\)$|(?:Killed|Aborted|Segmentation fault|Bus error)$|(?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b:?"
+)
+"""A line of a traceback that begins at its margin, or a shell's about a crash: no word of the line above it."""
 
 
 class RichColumns:

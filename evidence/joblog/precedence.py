@@ -120,7 +120,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.detail.get("modules") and (own or new.role is LineRole.REMOTE):
         # The script went on without the module, and the program failed by an error of its own or lost a peer.
         return True
-    bare = best.message == best.detail.get("exception") and 0 < behind <= _WRAPPED_LINES
+    most = _WRAPPED_LINES if best.detail.get("glued") else _REASON_LINES * root
+    bare = best.message == best.detail.get("exception") and 0 < behind <= most
     if bare and new.message.startswith(f"{best.message}: "):
         # Ranks write into each other: the name stands alone, and again with its message.
         return True
@@ -167,9 +168,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         # The program's fallback failed as well and ended it.
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
     no_way = new.kind in ("net_ib_completion_error", "nccl_no_interface") and best.kind.startswith("nccl_")
-    alike = best.kind in (new.kind, "nccl_system_error", "nccl_remote_error") and not best.detail.get(
-        "last_error"
-    )
+    last_error = best.detail.get("last_error")
+    alike = not last_error and best.kind in (new.kind, "nccl_system_error", "nccl_remote_error")
     if new.detail.get("last_error") and (no_way or alike):
         return 0 < behind <= _REASON_LINES and new.rank in (None, best.rank)
     if best.kind == new.kind == "cuda_oom" and None in (best.rank, new.rank):

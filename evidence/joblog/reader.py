@@ -224,7 +224,7 @@ class JobLogReader:
         if finding.detail.get("weak"):
             self._trailing.hold_weak(finding)
             return
-        finding = self._trailing.with_reason(finding)
+        finding = self._trailing.with_reason(self._glued.marked(finding))
         reason = self._trailing.weak_reason(finding)
         if finding.kind == "command_not_found":
             self._trailing.hold(reason or finding)

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, mention
@@ -79,7 +79,7 @@ _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
 _GLUED = re.compile(
     r"(?:(?<=[^\s\"'`(\[{=/:\])>|])|(?<=\.{3} ))(?:forrtl: (?:severe|error) \(\d|Fortran runtime error: |terminate called (?:after throwing|without)|MPICH ERROR \[Rank \d|Abort\(-?\d{1,12}\) on node \d)"
     r"|(?<=\.{3})(?: (?<=\.{3} ))?(?:Segmentation fault|Bus error)(?: \(core dumped\))?\s*$|(?:(?<=[\d%])|(?<=[st]\]))(?:Segmentation fault|Bus error|Aborted|Killed|Illegal instruction|Floating point exception)(?: \(core dumped\))?\s*$"
-    r"|(?:(?<=[\s.,\d]\d)|(?<=[%|\]]))[A-Za-z][\w.+-]{0,60}: \S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh):\d{1,7}: .{0,400}?Assertion `.{1,300}' failed\.?\s*$"
+    r"|(?:(?<=[\s.,\d]\d)|(?<=[%|\]]))(?!assert:)[A-Za-z][\w.+-]{0,60}: \S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh):\d{1,7}: .{0,400}?Assertion `.{1,300}' failed\.?\s*$"
     r"|(?<=\.{3})(?: (?<=\.{3} ))?[A-Za-z][\w+-]{1,40}: (?:fatal )?(?:[Ee]rror|ERROR)(?=: | [A-Za-z])"
     r"|(?:(?<=\.{3})|(?<=[%|])|(?<=[%|.] )|(?<=ing ))Error in [\w.:$`]{1,80}\(.{0,200}\) :\s*$"
 )
@@ -164,9 +164,9 @@ _HEAD_GLUED = re.compile(
 _FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")
 _BUILT_IN = r"(?:Runtime|Value|Type|Key|Index|Assertion|Attribute|OS|IO|EOF|Memory|Import|ModuleNotFound|FileNotFound|NotImplemented|Permission|Connection|ConnectionReset|ConnectionRefused|Timeout|BrokenPipe|ZeroDivision|Name|Unicode\w{2,6})Error"
 _BEHIND_CODE = re.compile(
-    rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?:(?<=[)\]>^~\"'])(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))|\b[a-z_]\w{{0,60}}?(?={_BUILT_IN}(?:: \S|$))))"
+    rf"(?P<code>\s{{2,}}\S.{{0,2000}}?(?<=[)\]^~\"'>])(?<!->)(?={_NAME}(?:: |:?$|Traceback|(?:: ?)?{_BUILT_IN}))| {{2}}File \"[^\"\n]{{1,400}}\", line \d{{1,7}}, in \w{{1,60}}?(?={_BUILT_IN}: \S))"
 )
-"""A frame, a line of source or its marks, and an exception that another process wrote behind it."""
+"""A frame, a line of source or its marks, and an exception that another process wrote behind it: nothing stands behind a frame's name, which may itself end as an exception's does."""
 _BEFORE_TEXT = re.compile(
     r"\s{2,}File \"[^\"\n]{1,400}\", line \d{1,7}, in (?=\w{1,80} \S)|\s{4,}\S.{0,400}?[)\]](?=[A-Z][\w']{0,30} \w)"
 )
@@ -184,6 +184,8 @@ _CODE = re.compile(
     rf" {{2}}|[\^~]{{2}}|{re.escape(grammar.TRACEBACK)}|(?:return|raise|self\.|for|if|with|yield|await|assert|else|try)\b|[\w.]{{1,80}}(?:\(| = )"
 )
 """How a frame, a line of source or a traceback's head begins."""
+_IN_WORD = re.compile(r"s\b| \S|_|\w{0,40}=|Handler\b")
+"""What follows a name that is only the beginning of a word, or a word among others: a plural, a counter, a handler."""
 _MIXED_LINES, _TEXT_LINES = 60, 6
 """The last sign that processes write into each other stands at most so many lines above; the colon of an exception above its text."""
 
@@ -196,11 +198,16 @@ class GluedRanks:
         self._name, self._colon_at = "", 0
         """The last exception whose text another process cut off, and the line of its colon; 0 before it."""
         self._read: set[str] = set()
-        """Exceptions that were read with their texts."""
+        """Exceptions that were read with their texts since the last whole head of a traceback."""
 
     def inside(self, line: int) -> bool:
         """Whether `line`, the next one, may hold the text that was cut off."""
         return line <= self._mixed_until
+
+    def marked(self, found: JobFinding) -> JobFinding:
+        """`found`; if it is only an exception's name, with the note that its text may stand elsewhere."""
+        bare = self.inside(found.line) and found.message == found.detail.get("exception")
+        return replace(found, detail={**found.detail, "glued": True}) if bare else found
 
     def lines(self, line: int, text: str) -> list[str]:
         """The lines that a line of the log, or a part of it, stands for."""
@@ -209,9 +216,13 @@ class GluedRanks:
     def _parts(self, line: int, text: str) -> list[str]:
         if grammar.TRACEBACK in text or text.startswith('  File "'):
             self._traceback_until = line + _MIXED_LINES
+        if text.rstrip() == f"{grammar.TRACEBACK}:":
+            self._read.clear()  # what begins here has an end of its own
         head = _HEAD_GLUED.match(text) if grammar.TRACEBACK in text else None
         if head or ('  File "' in text and _FRAME_GLUED.search(text)):
             self._mixed_until = line + _MIXED_LINES
+        elif text[:1].strip() and grammar.TRACEBACK not in text and not self.inside(line):
+            self._traceback_until = 0  # an unmixed traceback is over
         if line > max(self._traceback_until, self._mixed_until):
             self._name = ""
             self._read.clear()
@@ -237,8 +248,8 @@ class GluedRanks:
         if found is None:
             return self._restored(line, text)
         name, rest = found["name"], found["rest"]
-        known = found["more"] or name == self._name or re.fullmatch(_BUILT_IN, name)
-        if not found["colon"] and rest and not known and rest[:2] != "  ":
+        known = found["more"] or name == self._name or (re.fullmatch(_BUILT_IN, name) and _CODE.match(rest))
+        if not found["colon"] and rest and (not known or _IN_WORD.match(rest)) and rest[:2] != "  ":
             return [text]
         if rest and not _CODE.match(rest):
             return self._whole(name, rest)
@@ -250,7 +261,7 @@ class GluedRanks:
 
     def _restored(self, line: int, text: str) -> list[str]:
         """The exception of which the line is the text, if it can be one."""
-        awaited = self._name and self._colon_at >= line - _TEXT_LINES and text.strip()
+        awaited = self._name and 0 < self._colon_at >= line - _TEXT_LINES and text.strip()
         if not awaited or any(other.match(text) for other in (_CODE, _ADVICE, NEW_RECORD)):
             return [text]
         return self._whole(self._name, text.rstrip(": "))

@@ -30,6 +30,7 @@ ABOVE = [f"reading part {n} of the input" for n in range(30)]
         (["/b/gpusolver/src/PxgSolver.cpp (12) : internal error : solver cuEventRecord failed", "", "Segmentation fault"], "cuda_error", None),
         (["Loss 0.3, step 12solve: ../src/grid.c:77: check: Assertion `n > 0' failed."], "program_error", ["user_program"]),
         (["[ 12%]solve: grid.cpp:7: int check(int): Assertion `n > 0' failed."], "program_error", ["user_program"]),
+        (["70%assert: grid.cpp:7: main: Assertion `n > 0' failed.", "Aborted (core dumped)"], "program_error", ["user_program"]),
     ],
     ids=lambda value: value[0][:40] if isinstance(value, list) else "",
 )  # fmt: skip

@@ -108,6 +108,8 @@ FIRST = {
     "a terminal that went away": ("Received 1 death signal, shutting down workers\n" + TRACE + "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 1", 1, "process_terminated"),
     "a server": ("[2026] SIGTERM received. Draining requests and shutting down...\n[2026] Subprocess scheduler (pid=3) crashed with exit code -15. Triggering SIGQUIT", 1, "process_terminated"),
     "an interruption without its traceback": ("row 3\nKeyboardInterrupt", 2, "interrupted"),
+    "an interruption without its traceback's head": ("row 3\n  File \"q.py\", line 103, in get\n    res = self._receive()\nKeyboardInterrupt\n\n", 4, "interrupted"),
+    "an interruption below an error": ("row 3\nERROR: the key of the comb is missing\nKeyboardInterrupt", 2, "program_error"),
     "a server as it starts": (TRACE + "KeyboardInterrupt: terminated\n", 4, "interrupted"),
     "Airflow": ("[2025-01-01T00:00:00] {taskinstance.py:1} ERROR - Received SIGTERM. Terminating subprocesses.\n" + TRACE + "airflow.exceptions.AirflowException: Task received SIGTERM signal", 1, "process_terminated"),
     "Snakemake": ("Terminating processes on user request, this might take some time.\n[Sun]\nError in rule a:\n    jobid: 2\n", 1, "interrupted"),
@@ -133,6 +135,10 @@ NOTHING = {
     "an interrupt long before the end": TRACE
     + "KeyboardInterrupt\n"
     + "\n".join(f"row {n}" for n in range(60)),
+    "an interruption in a list": "Exits that the runner counts:\nSIGTERM\nKeyboardInterrupt",
+    "an interruption at a prompt": ">>> go()\nKeyboardInterrupt\n>>> exit()",
+    "an interruption that was handled": "Interrupt received, the wax is kept\nrow 3\nKeyboardInterrupt",
+    "an interruption behind the work": 'All 100 combs are finished.\n  File "q.py", line 103, in get\n    res = self._receive()\nKeyboardInterrupt',
     "a list of signals": "handlers are set for\nSIGTERM\nSIGINT\nall rows are read",
     "Bowtie that passed a file over": 'Warning: Could not open read file "wing.fq" for reading; skipping...\n# reads processed: 1200\n# reads with at least one alignment: 1100 (91.67%)\nReported 1100 alignments',
     "Bowtie's call as it begins": "INFO: Command: /opt/b/bowtie2-align-s --wrapper basic-0 -x fly -U wing.fq\nReported 1100 alignments",

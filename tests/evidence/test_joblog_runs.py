@@ -263,6 +263,11 @@ def test_an_exception_behind_anothers_line_is_read(lines: list[str], line: int) 
     [
         ([HEAD, FRAMES[0], "    raise MyValueError", "MyValueError"], 4),
         ([HEAD, FRAMES[0], "    raise errors.ValueError", "own.ValueError: 3"], 4),
+        ([HEAD, FRAMES[0], "    raise _OSError", "own._OSError: [Errno 5] Input/output error"], 4),
+        ([HEAD, FRAMES[0], "    return self.on_KeyError", "AttributeError: no 'on_KeyError'"], 4),
+        ([HEAD, FRAMES[0], "    def go(self)->OwnError:", "    ^^^^^^", "TypeError: no call"], 5),
+        ([HEAD, FRAMES[0], "    with self.catch(a)as_TypeError: pass", "KeyError: 'a'"], 4),
+        ([HEAD, '  File "/opt/own/a.py", line 3, in on_KeyError', "    go()", "ValueError: bad"], 4),
         ([HEAD, FRAMES[0], '    log("seen:RuntimeError: lost")', "KeyError: 'a'"], 4),
         ([HEAD, FRAMES[0], "    except (OSError,ValueError): pass", "KeyError: 'a'"], 4),
         ([HEAD, FRAMES[0], "    go()", "RuntimeError:     four blanks before it", "done"], 4),
@@ -273,6 +278,38 @@ def test_the_traceback_of_one_process_is_read_as_it_is(lines: list[str], line: i
     found = first([*WORK, *lines])
     assert found is not None
     assert (found.line, found.message) == (len(WORK) + line, lines[line - 1])
+
+
+def test_below_a_traceback_that_is_over_nothing_is_taken_apart() -> None:
+    """A list of tests or a worker's indented line is of no other process."""
+    over = [HEAD, *FRAMES[:2], "KeyError: 'a'", "that one is left out"]
+    for line in ("  tests/a.py::test_on_ValueError", "  [W1]RuntimeError: caught, once more"):
+        found = list(reader.read([*WORK, *over, line, "2 rows"]))
+        assert [f.line for f in found] == [len(WORK) + 4], line
+
+
+MIXED = [f"{HEAD}{HEAD}", FRAMES[0], FRAMES[0], "    main()", "    main()ValueError: the batch is empty"]
+
+
+@every("line", ["KeyErrors: none", "TimeoutErrors=0", "ValueErrors: 1 row", "ValueError count: 2", "TimeoutErrorHandler is set"])  # fmt: skip
+def test_a_name_may_be_the_beginning_of_a_word(line: str) -> None:
+    found = list(reader.read([*WORK, *MIXED, "row 1", line, "row 2"]))
+    assert [f.line for f in found] == [len(WORK) + 5]
+
+
+def test_an_exception_without_a_text_gets_none_of_the_line_below() -> None:
+    """Neither at the log's beginning nor where a traceback of its own ends by a name that was read before."""
+    found = list(reader.read([f"    main(){HEAD}", *FRAMES[:2], "AssertionError", "Killed"]))
+    assert [(f.line, f.kind) for f in found] == [(4, "python_exception"), (5, "oom_kill_suspected")]
+    found = list(reader.read([*MIXED, "row 1", HEAD, *FRAMES[:2], "ValueError"]))
+    assert [f.line for f in found] == [5, 10]
+
+
+@every("text", ["NCCL communicator was aborted on rank 1.", "Connection closed by peer"])
+def test_a_bare_exception_is_the_cause_of_what_others_lost(text: str) -> None:
+    """Where processes write into each other, the name and the text may be one exception."""
+    lines = [*WORK, HEAD, *FRAMES[:2], "RuntimeError", f"RuntimeError: {text}"]
+    assert [f.line for f in reader.read(lines) if f.first_cause] == [len(WORK) + 4]
 
 
 @every("lines", [["  [W1]RuntimeError: caught, once more"], ["done: main()ValueError: it says"], [": ", "all is well"]])  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time as clock
+
 import pytest
 
 from probing_cluster.evidence import listings, sifted
@@ -188,6 +190,21 @@ def test_a_word_longer_than_the_column_is_whole_again() -> None:
     assert joined([head, margin + word, f"{margin}/more and more"]) == [
         (1, f"{TIME}ERROR    see the page {word}/more and more")
     ]
+
+
+@every("crash", ["Bus error (core dumped)", "Segmentation fault", "Killed"])
+def test_a_crash_is_no_word_of_the_line_above(crash: str) -> None:
+    head = f"{TIME}ERROR    {'the words that fill a column':<29} {PLACE}"
+    lines = [head, " " * (len(TIME) + 9) + crash]
+    assert [number for number, _ in joined(lines)] == [1, 2]
+
+
+def test_a_logged_line_of_blanks_costs_little() -> None:
+    began = clock.process_time()
+    for _ in range(200):
+        list(listings.RichColumns().read(1, "ERROR    x" + " " * 8000 + "7"))
+        list(listings.RichColumns().read(1, "ERROR    " + "x" + " x" * 4000 + " " * 290 + "a.py:7 7"))
+    assert clock.process_time() - began < 1
 
 
 @every(

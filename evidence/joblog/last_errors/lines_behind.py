@@ -101,6 +101,13 @@ def went_well(text: str, message: str = "") -> bool:
     return done or _WENT_WELL.search(text) is not None
 
 
+def is_over(text: str) -> bool:
+    """Whether the line says that the work is over, speaks of an interruption itself, or heads a list."""
+    of_it = "nterrupt" in text and not text.startswith("KeyboardInterrupt")
+    heads = text[:1].strip() != "" and text.rstrip().endswith(":")
+    return of_it or heads or any(form.search(text) for form in (_ENDED, _WENT_WELL))
+
+
 def sayings(lines: Sequence[str]) -> set[int]:
     """Indices of the lines that are a saying, above its author's name."""
     found: set[int] = set()

@@ -195,14 +195,13 @@ class TrailingErrors:
                     self._over = self._over or exit_codes.sums_up(word.message)
             return None
         found = (raised := python.exception(record)) and languages.of_runtime(raised)
-        if found and uncaught and (found.role is LineRole.ROOT or found.kind == "interrupted"):
+        if found and uncaught and found.role is LineRole.ROOT:
             return found
         headed = self._last is not None and self._last.kind == "program_error" and self._behind == 0
-        if (
-            found
-            and (self._last is None or headed or self._is_race_held())
-            and not python.is_handled(record.text)
-        ):
+        free = self._last is None or headed or self._is_race_held()
+        if found and found.kind == "interrupted":
+            free = self._last is None and not any(map(lines_behind.is_over, self._recent))
+        if found and free and not python.is_handled(record.text):
             self.hold(found)
         return None
 
@@ -306,6 +305,9 @@ class TrailingErrors:
             if over or lines_behind.went_well(text, self._weak.message):
                 self._weak = None
         if self._last is None or line == self._last.line:
+            return
+        if self._last.kind == "interrupted" and text.strip():
+            self._last = None
             return
         if self._behind == self._frames_behind == 0:
             self._last = languages.of_runtime(self._last, text)
