@@ -152,7 +152,6 @@ class JobLogReader:
                 self._tracebacks[rank] = chain.OpenTraceback(record.line, _indent(record.text))
                 self._chain.begin(record, next(iter(reversed(self._candidates.recent)), ""))
                 self._candidates.announced(record.line)
-                self._trailing.traceback_begins(rank)
             return None
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
@@ -183,6 +182,7 @@ class JobLogReader:
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
+            self._trailing.raised(found, current.line)
             found = current.of_interrupt(found)
             if found.message.endswith("AssertionError") and current.code.startswith("assert "):
                 # An assertion without a message gets the asserted expression.

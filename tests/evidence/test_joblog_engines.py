@@ -87,6 +87,7 @@ def test_the_sentence_below_a_heading_is_the_cause(head, rest):
 CRASHES = [
     ("Program received signal 11 (SIGSEGV): Segmentation fault.", "segfault"),
     ("*** SIGSEGV (@0x18) received by PID 77 (TID 0x7f1) from PID 24; stack trace: ***", "segfault"),
+    ("W1212 04:02:33.403934 24044 init.cc:205] *** SIGSEGV (@0x18) received by PID 77 (TID 0x7f1) from PID 24; stack trace: ***", "segfault"),
     ("*** SIGABRT received at time=1700000000 on cpu 3 ***", "process_aborted"),
     ("*** Break *** segmentation violation", "segfault"),
     ("SIGSEGV: segmentation violation", "segfault"),

@@ -25,15 +25,21 @@ _SENTENCES = (
     "CUDA error: unknown", "HIP error: unknown", "DataLoader worker (pid", "Unable to determine the device handle for GPU", "PytorchStreamWriter failed", "CUDA driver version is insufficient",
 )  # fmt: skip
 """What is not the program's fault alone, in the words of CUDA, NCCL, PyTorch and the C library."""
-_BEGINNINGS = frozenset(words[:n] for words in _SENTENCES for n in range(_LEAST, len(words)))
+_BEGINNINGS = frozenset(
+    words[:n]
+    for words in _SENTENCES
+    for n in range(_LEAST, len(words))
+    if words[n - 1 : n + 1].isalnum() or words[n - 1] == ":" or words.startswith("[Errno")
+)
+"""They end inside a word or with a colon: whole words may end any message."""
 _LONGEST = max(map(len, _BEGINNINGS))
 _BEFORE = " \t:'\"`([."
 _OPEN = re.compile(
     r"\bNCCL [Ee]rror in: [^,]{0,400}(?:, [a-z ]{0,20})?$|\bNCCL operation nccl\w{0,40}(?:\([^)]{0,200}\)?(?: f[a-z]{0,5}:?.{0,12})?)?$|\bDataLoader worker \(pid[^)]{0,400}\)?(?: is .{0,20}| exited.{0,14})?$"
-    r"|\b[Rr]ank \d{1,8} cr?a?s?h?e?d?(?: with.{0,12})?$|\bCalledProcessError: Command (?!.*(?:returned non-zero|died with))|^(?:ERROR|CRITICAL):\w{2,60}(?:\.\w{0,60}){1,8}:?$"
+    r"|\bCalledProcessError: Command (?!.*(?:returned non-zero|died with))|^(?:ERROR|CRITICAL):\w{2,60}(?:\.\w{0,60}){1,8}:?$"
     r"|\bFatal error in (?:P?MPI\w{0,60})?:?$|\bFatalError: `[A-Z][^`]{2,60}`?[a-z ]{0,30}$|\bforrtl: (?:error|severe) \(\d{1,5}\):(?: p[a-z]{0,6}(?: [a-z]{0,11})?(?: \(?S?I?G?)?| S[A-Z]{0,8})?$"
     r"|\bException in device=TPU:\d{1,4}: tensorflow/\S{1,200}(?: :?[ \w]{0,24})?$|\[enforce fail at \S{0,80}$|\bRank \d{1,8}, node \S{1,200}, device \d{1,4}(?:, [\w ]{0,20}:?)?(?: Unexpected r(?:[a-z ]{0,10}|esult (?:nan|-?inf)\b(?!.* on rank ).{0,400}))?$"
-    r"|\bb'cu[A-Z]\w{2,60}(?:: C[A-Z_]{0,20})?$|\bcustom call 'xla\.gpu\.\w{1,60}' failed:(?: external/\S{0,200})?$|\bmultiprocessing\.api:.{0,24}$|\bCU(?:DNN|BLAS|SOLVER|SPARSE|FFT)_STAT[A-Z_]{0,40}$|\bUCX {1,4}(?:ERROR|FATAL) cu[A-Z]\w{2,60}(?:\(.{0,200})?$"
+    r"|\bb'cu[A-Z]\w{2,60}(?:: C[A-Z_]{0,20})?$|\bcustom call 'xla\.gpu\.\w{1,60}' failed:(?: external/\S{0,200})?$|\bmultiprocessing\.api:.{0,24}$|(?:^|: )CU(?:DNN|BLAS|SOLVER|SPARSE|FFT)_STAT[A-Z_]{0,40}$|\bUCX {1,4}(?:ERROR|FATAL) cu[A-Z]\w{2,60}(?:\(.{0,200})?$"
 )
 """The same with numbers or names inside. Whole messages of these forms are other kinds."""
 

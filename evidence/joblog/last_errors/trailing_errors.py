@@ -226,11 +226,12 @@ class TrailingErrors:
         self._begins_log = not any(map(str.strip, self._recent))
         self._progress = progress.LogProgress(self._recent, found.message)
 
-    def traceback_begins(self, rank: int | None) -> None:
-        """An error of no other rank right above it that ends with a colon only announces it."""
+    def raised(self, found: JobFinding, head: int) -> None:
+        """An error right above the head of the exception's traceback that ends with a colon only announces it."""
         last = self._last
-        if last and not self._behind and last.rank in (None, rank) and last.message.rstrip().endswith(":"):
-            self._last = None
+        if last and last.line >= head - 1 and found.kind != "interrupted" and last.rank in (None, found.rank):
+            announces = last.message.rstrip().endswith(":") or last.detail.get("announced")
+            self._last = None if announces else last
 
     def _hold_task(self, found: JobFinding | None) -> None:
         """Hold the exception of an asyncio task, which is the last resort at a bad exit."""

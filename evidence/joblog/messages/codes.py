@@ -42,7 +42,7 @@ _HEAD = re.compile(
 )
 """A heading alone on its line; the error is on one of the next lines."""
 _SIGNALLED = re.compile(
-    r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
+    r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|(?:[WEF]\d{4} [\d:.]{8,15} {1,3}\d{1,10} [\w.]{1,60}:\d{1,6}\] )?\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
     r"|(?:\w{0,6}: )?(?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
     r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)(?:$| Invalid, privileged, or ill-formed instruction$)|(?:-?\d{1,6}:)?MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
     r"|Error: (?P<h>ill)egal instruction, illegal op(?:code|erand)$|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"

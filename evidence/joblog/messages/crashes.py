@@ -29,8 +29,10 @@ _BY_TEXT = re.compile(
     rf"(?:\S{{1,200}}: line \d{{1,9}}: {{1,4}}(?P<pid>\d{{1,10}}) {{1,4}})?(?P<text>{'|'.join(map(re.escape, _TEXTS))})(?: \(core dumped\))?(?=\.?$|\s{{2}})"
 )
 _CHECKED = re.compile(r"={9} (?:Invalid|Misaligned) __\w{1,20}__ (?:read|write|atomic)\b")
-_PHYSX = re.compile(r"\S{1,300}/(?:gpu\w{1,40}/|Pxg)\S{1,200} \(\d{1,6}\) : (?:internal error|abort) : \S")
-"""What PhysX does on a GPU; a simulation may go on after it."""
+_PHYSX = re.compile(
+    r"\S{1,300}/(?:gpu\w{1,40}/|Pxg)\S{1,200} \(\d{1,6}\) : (?:internal error|abort) : (?:\w{1,40} )?(?:cu[A-Z]\w{2,40}|memcpy) fail(?:ed)?\b"
+)
+"""A call of CUDA's that failed in PhysX, which names no reason; a simulation may go on after it."""
 _CHECKER = "compute-sanitizer found that a kernel of the program accessed memory that is not its own."
 
 

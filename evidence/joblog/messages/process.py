@@ -116,7 +116,7 @@ _FATAL = re.compile(
     r"(?:Fatal Python error: |^\w{0,5} ?Python error: (?=Segm|Bus|Abort|Illeg))(?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
 )
 _HEAP = re.compile(
-    r"^\*{3} Error in [`'][^`'\n]{1,400}': |double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected|Attempt to free invalid pointer|<jemalloc>: .{0,80}(?:invalid|corrupt|double free)"
+    r"double free or corruption|\b(?:free|(?:re|c)?alloc|_?malloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): (?:corrupted|invalid|unsorted|unaligned|mismatching|smallbin|largebin|too many|double free|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|malloc\.c:\d{1,6}: \w{1,40}: Assertion |stack smashing detected|Attempt to free invalid pointer|<jemalloc>: .{0,80}(?:invalid|corrupt|double free)"
 )
 _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"

@@ -23,10 +23,8 @@ FACTS = {
 _GONE = re.compile(
     r"\bcoordinator detected missing heartbeats\b|: The following tasks have disconnected: "
     r"|\bFailed to connect to GCS (?:at address \S{1,100} )?within \d{1,6} seconds\b|\bCheck failed: \S{1,80} Failed to connect to GCS\b|\bbecause its (?:owner's )?node (?:has )?died\b|\bShutdownHook: lame workers found: "
-    r"|\btensorpipe_agent\.cpp:\d{1,6}\] RPC agent for \S{1,100} encountered error when reading incoming response from"
 )
-"""XLA's coordinator, Ray's table of nodes, TensorFlow's hook that looks for lost TPU workers, and PyTorch's RPC agent that lost a peer with which a call was open.
-Between calls, agents lose each other at every end."""
+"""XLA's coordinator, Ray's table of nodes, and TensorFlow's hook that looks for lost TPU workers."""
 NODE_GONE = re.compile(
     r"\bhas been marked dead because the detector has missed too many heartbeats\b|\bNode is dead because the health check failed\b|\b[Tt]ask .{1,200} because its node (?:has )?died\b"
 )
@@ -85,7 +83,7 @@ FAMILY = grammar.LogFamily(
     name="coordination",
     triggers=(
         "missing heartbeats", "tasks have disconnected", "missed too many", "connect to GCS", "health check failed", "node died", "node has died", "not making progress",
-        "atchdog timeout (self", "uninterruptible sleep", "lame workers", "tensorpipe_agent",
+        "atchdog timeout (self", "uninterruptible sleep", "lame workers",
     ),
     read=read,
     facts=FACTS,

@@ -84,7 +84,7 @@ _STORE_BARRIER = re.compile(
 )
 _UNIQUE_ID = re.compile(
     r"(?:\[(?P<rank>\d{1,8})\] is setting up NCCL communicator .{0,100})?key-value store by .{0,80} got error: (?:(?P<late>Socket Timeout|[Ww]ait timeout(?: after (?P<ms>\d{1,12}) ?ms)?|Timeout(?: waiting for key: \S{1,200} after (?P<old>\d{1,12}) ms)?)|(?P<gone>Connection (?:reset|closed|refused)|Broken pipe|[Ff]ailed to recv))"
-    r"|\[(?P<only>\d{1,8})\] is setting up NCCL communicator\b"
+    r"|\[(?P<only>\d{1,8})\] is setting up NCCL communicator and retrieving ncclUniqueId\b"
 )
 """A rank asks the store for NCCL's id, which rank 0 writes; the line may be cut before its reason."""
 _UNMET = re.compile(
