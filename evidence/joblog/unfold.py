@@ -158,7 +158,7 @@ NEW_RECORD = re.compile(
 
 _NAME = r"(?:[a-z_]\w{0,40}\.){0,6}(?:[A-Z]\w{0,50}?(?:Error|Exception)|KeyboardInterrupt)"
 _HEAD_GLUED = re.compile(
-    rf"(?:\s{{2}}.{{0,2000}}?[A-Za-z)]|{_NAME}(?:: .{{0,2000}}?\S)?|{re.escape(grammar.TRACEBACK)}:)(?=Traceback \(most recent call last\))"
+    rf"(?:\s{{2}}.{{0,2000}}?(?:[A-Za-z)]|<module>)|{_NAME}(?:: .{{0,2000}}?\S)?|{re.escape(grammar.TRACEBACK)}:)(?=Traceback \(most recent call last\))"
 )
 """A line of a traceback, or its end, right before another one's head."""
 _FRAME_GLUED = re.compile(r"\S {2}File \"[^\"\n]{1,400}\", line \d{1,7}(?:, in \S|$)")

@@ -307,9 +307,6 @@ class TrailingErrors:
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
-        if self._last.kind == "interrupted" and text.strip():
-            self._last = None
-            return
         if self._behind == self._frames_behind == 0:
             self._last = languages.of_runtime(self._last, text)
         if lines_behind.is_stack_frame(text):
@@ -340,6 +337,7 @@ class TrailingErrors:
         if self._alike > _ALIKE:
             self._listed = self._last.message.split()[:3]
         went_on = max(self._steps, self._progress.live) >= _STEPS
+        went_on = went_on or (self._last.kind == "interrupted" and text.strip() != "")
         if went_on or over or (word and (well or self._alike > _ALIKE)):
             self._outlive(self._last.message)
             self._last = None
