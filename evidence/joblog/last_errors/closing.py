@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, labels, mention, progress
+from probing_cluster.evidence.joblog import grammar, labels, last_word, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
 from probing_cluster.evidence.joblog.last_errors import error_line, levels, lines_behind, sentences
 from probing_cluster.evidence.joblog.messages import languages
@@ -269,7 +269,8 @@ class Tail:
 
     def _last_errors(self) -> JobFinding | None:
         """The first of the errors that the log ends with; None if it ends otherwise."""
-        return None if self.is_of_page(0) else self._word(list(self.lines), ended=False)
+        lines = list(self.lines)
+        return None if self.is_of_page(0) else last_word.find(lines) or self._word(lines, ended=False)
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""

@@ -347,9 +347,9 @@ class TrailingErrors:
             self._outlived[words] = self._outlived.get(words, 0) + 1
 
     def is_cut_off_before(self, end: JobFinding) -> bool:
-        """Whether the log begins with the held exception, whose traceback was cut off, and hardly anything stands between it and the cancellation `end`."""
+        """Whether the log begins with the held complaint of a missing module, whose traceback was cut off, and nothing stands between it and the cancellation `end`."""
         last = self._last if self._begins_log and end.kind == "slurm_cancelled" else None
-        return last is not None and "exception" in last.detail and self._behind <= _COMMAND_LINES
+        return last is not None and last.kind == "import_error" and self._behind == 0
 
     @property
     def line(self) -> int:
