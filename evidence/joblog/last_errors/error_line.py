@@ -61,7 +61,7 @@ def is_error(text: str) -> bool:
 
 def _has_form(text: str) -> bool:
     named = _NAMED.match(text)
-    if _FORMS.match(text) or (named and sentences.names_error(text[named.end() - 1 :])):
+    if _FORMS.match(text) or (named and sentences.names_error(text)):
         return True
     return _WORDED.match(text) is not None and not sentences.is_harmless(text)
 

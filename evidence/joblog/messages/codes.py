@@ -125,7 +125,9 @@ _ABORTS = re.compile(
     r"\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|[Tt]ask \d{1,8}: endrun called with an error level of \d{1,9}$|Driver_abort called\b"
 )
 """Calls of a code's own abort routine (NWChem, GADGET, FLASH); the code printed the reason just before."""
-_ABORT_CALLED = re.compile(r"\S{1,80}\s{1,20}[\dA-F]{16}\s{1,4}(?:shr_abort_|shr_sys_abort|xchalt)\w{0,60}\s{1,40}(?:\d|Unknown)")
+_ABORT_CALLED = re.compile(
+    r"\S{1,80}\s{1,20}[\dA-F]{16}\s{1,4}(?:shr_abort_|shr_sys_abort|xchalt)\w{0,60}\s{1,40}(?:\d|Unknown)"
+)
 """The frame of a model's own abort routine (CESM and others) in a stack of Intel's Fortran. Below mere warnings stand the frames of any routine."""
 _BOXED = re.compile(r"current input line :\s*$|CHECK IN FILE : \S{1,300}$")
 """What NWChem and ABACUS print below the reason; that is in the box above."""

@@ -183,7 +183,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return _rule(record, context)
     if mention.begins_with_speaker(text):
         return None
-    if found := _SLURM.match(text):
+    if (found := _SLURM.match(text)) and not slurm.CUT_END.match(text):
         return _slurm(found, record, context)
     if found := _CHILD_FAILED.match(text):
         kind = process.of_code(int(found["code"] or 1)) or "task_exit"
