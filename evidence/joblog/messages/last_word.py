@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from probing_cluster.evidence.joblog import grammar, labels, progress
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import codes, process, slurm
+from probing_cluster.evidence.joblog.messages import codes, launchers, process, slurm
 
 FACTS = {**process.ENDS, **{k: slurm.FACTS[k] for k in ("slurm_launch_failed", "process_terminated")}}
 _HUNG_UP = re.compile(r".{0,200}\bSending process \d{1,10} closing signal SIGHUP$")
@@ -35,7 +35,9 @@ def find(lines: Iterable[tuple[int, str]], is_over: Callable[[Sequence[str]], bo
     first = frames = _above_frames(records, end)
     found = None
     while first and (now := _read(records[first - 1])) and (not found or now.kind == found.kind):
-        if not _HUNG_UP.match(now.message) and (frames < end or (found and slurm.CUT_END.match(now.message))):
+        if not _HUNG_UP.match(now.message) and (
+            frames < end or (found and launchers.CUT_END.match(now.message))
+        ):
             break
         found, first = now, first - 1
     return None if is_over([record.text for record in records[:first]]) else found
@@ -65,10 +67,12 @@ def _read(record: Record) -> JobFinding | None:
         hung_up = process.HUNG_UP
         return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=hung_up)
     if _CALL.match(text):
-        return slurm.launch(record, None)
+        return slurm.launch(record, None, container=False)
     if found := _KILLED.match(text):
-        signal = process.SIGNUMS.get(found["name"] or "", grammar.number(found["code"]) or 0)
+        signal = process.SIGNUMS.get(
+            found["name"] or "", grammar.number(found["code"]) or process.OTHER_SIGNAL
+        )
         return make(FACTS, slurm.of_signal(signal), record)
-    if slurm.CUT_END.match(text):
+    if launchers.CUT_END.match(text):
         return make(FACTS, "process_terminated", record, role=LineRole.END, meaning=slurm.ENDED)
     return make(FACTS, "task_exit", record) if codes.OF_ALIGNER.match(text) else None

@@ -146,7 +146,7 @@ _SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received
 HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "abort": 6, "terminated": 15}
 SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
-_OTHER_SIGNAL = 4
+OTHER_SIGNAL = 4
 
 
 def _how(text: str) -> str:
@@ -226,7 +226,7 @@ def _crashed(record: Record) -> JobFinding | None:
 
 def _code(found: re.Match[str]) -> int:
     """The exit code that a launcher printed, or that of the signal it named."""
-    return -SIGNUMS.get(found["signame"], _OTHER_SIGNAL) if found["signame"] else int(found["code"])
+    return -SIGNUMS.get(found["signame"], OTHER_SIGNAL) if found["signame"] else int(found["code"])
 
 
 def _launcher(record: Record) -> JobFinding | None:
@@ -240,7 +240,7 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        signal = SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
+        signal = SIGNUMS.get(found["name"], OTHER_SIGNAL) if found["name"] else int(found["code"])
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))

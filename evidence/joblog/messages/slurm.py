@@ -76,10 +76,6 @@ _CANCELLED = re.compile(
     r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?[^\s\d]{0,24}\d\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+?(?: ?DUE(?: ?(?:TO|to) ?(?P<why>[^*]*?))?)?(?:(?P<closed> ?\*\*\*)(?: on (?P<old>\S+))?|$)|^srun: Job has been (?P<whole>cancelled)$"
 )
 _NOT_CLOSED = re.compile(r"\*\*\* (?:JOB|STEP|StepId=|JobId=).{0,300}CANCELLED AT [^*]{1,80}$")
-CUT_END = re.compile(
-    r"(?:(?:slurmstepd|slurmd|srun)\S{0,253}: (?:error: )?|\[[^\]\n]{1,40}\] error: )\*\*\* (?:JOB|STEP) \d\S{0,40}(?: O?N?| (?:ON|on) [\w.-]{1,253}(?: [A-Z]{0,9}(?: A?T?)?)?)?$"
-)
-"""Slurm's end of a job, cut off with the log, if nothing follows."""
 ENDED = "Slurm ended the job or a step of it; the line is cut off before its reason."
 _WHY = (
     ("slurm_timeout", "TIMELIMIT"),
