@@ -336,7 +336,7 @@ NAMED_LOGGERS = (
          "E ::", "F ::",
          why="Abseil's and glog's letters for the level. TensorFlow gives it to notes about its libraries, in every run without a GPU."),
     form("TFile::Open              ERROR   file x.root does not exist",
-         r"[A-Za-z]\w{0,60}::~?\w{1,60}\s{2,80}(?:ERROR|FATAL)\s{1,4}(?=\S)",
+         r"[A-Za-z]\w{0,60}::~?\w{1,60}\s{2,80}(?:ERROR|FATAL)\s{1,4}(?=[A-Za-z])",
          "ERROR", "FATAL",
          why="Columns of ROOT, which names the method. A table's have the same form."),
     form("CRITICAL:trainer:cannot read the data",

@@ -74,7 +74,7 @@ _REFUSED = re.compile(
 )
 _HYDRA_LINE = "MPI's launcher met an error of its own: a process it could not start, a node it could not reach, or one that ended."
 CUT_END = re.compile(
-    r"(?:(?:slurmstepd|slurmd|srun)\S{0,253}: (?:error: )?|\[[^\]\n]{1,40}\] error: )\*\*\* (?:JOB|STEP) \d\S{0,40}(?: O?N?| (?:ON|on) [\w.-]{1,253}(?: [A-Z]{0,9}(?: A?T?)?)?)?$"
+    r"(?:slurmstepd|slurmd|srun)\S{0,253}: (?:error: )?\*\*\* (?:JOB|STEP) \d\S{0,40}(?: O?N?| (?:ON|on) [\w.-]{1,253}(?: [A-Z]{0,9}(?: A?T?)?)?)?$"
 )
 """Slurm's end of a job, cut off with the log, if nothing follows."""
 _CHILD_FAILED = re.compile(
