@@ -177,9 +177,9 @@ _PREFIXES = (
         ),
     ),
     _Prefix(
-        "Livy's and Spark's launchers, of a child's output",
+        "Livy's and Spark's launchers, of a child's traceback",
         re.compile(
-            r"INFO (?:[\w.$]{1,80}\.)?(?:LineBufferedStream|launcher\.app\.[\w.-]{1,80}): (?:std(?:out|err): )?"
+            r"INFO (?:[\w.$]{1,80}\.)?(?:LineBufferedStream|launcher\.app\.[\w.-]{1,80}): (?:std(?:out|err): )?(?=\s|Exception in thread |Caused by: |Traceback \(|[\w.]{1,200}(?:Error|Exception)(?::|$))"
         ),
     ),
     _Prefix(

@@ -233,7 +233,6 @@ class JobLogReader:
             self._candidates.add(reason)
         self._trailing.died(finding)
         ended = finding.kind == "memory_corruption" or closing.only_ends(finding)
-        ended = ended or self._trailing.is_cut_off_before(finding)
         heads = self._context.head_line == finding.line and not self._trailing.line
         if ended or (finding.role in (LineRole.EXIT, LineRole.REMOTE) and not heads):
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
@@ -379,7 +378,7 @@ class JobLogReader:
         if not self._tail.is_of_page(self._trailing.line):
             self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
-            self._candidates.add(python.cut_off(self._cut_off[1]))
+            self._candidates.add(self._tail.last_word() or python.cut_off(self._cut_off[1]))
         best = None if self._candidates.is_open else self._candidates.candidate
         word = None if self._candidates.settled else self._tail.final_error(best)
         held = self._candidates.held

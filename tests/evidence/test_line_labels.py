@@ -37,7 +37,6 @@ LOGS = {
     "quoted": ["===== system prompt (verbatim) =====", "### Example", *TRACEBACK, "KeyError: 'lr'", "===== end of system prompt =====", *TRACEBACK, "ValueError: bad shape"],
 }  # fmt: skip
 WRAPPERS = {
-    "Livy": "2031-02-03 10:11:12,345 INFO utils.LineBufferedStream: {}", "Spark's launcher": "31/02/03 10:11:12 INFO org.apache.spark.launcher.app.bees: {}",
     "srun --label": "3: {}", "srun --label, padded": " 3: {}", "mpirun": "[1,3]<stderr>:{}", "torchrun --tee": "[default3]:{}",
     "pdsh": "gpu-node-12: {}", "pdsh to itself": "localhost: {}", "DeepSpeed": "worker-1: {}", "host and rank": "n7:3: {}", "Intel MPI": "[3] {}",
     "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",
@@ -234,3 +233,12 @@ def test_the_line_that_says_more_is_the_first_cause() -> None:
     assert (named.detail["ranks"], named.detail["missing"]) == ([1], True)
     calloc = ["n1:1:2 [0] NCCL WARN Failed to CUDA calloc 536870912 bytes", "ncclUnhandledCudaError: Call to CUDA function failed."]  # fmt: skip
     assert first(calloc) == (1, "nccl_unhandled_cuda")
+
+
+@every("label", ["2031-02-03 10:11:12,345 INFO utils.LineBufferedStream: ", "31/02/03 10:11:12 INFO org.apache.spark.launcher.app.bees: "])  # fmt: skip
+def test_livys_label_is_only_taken_from_a_traceback(label: str) -> None:
+    """Its child's other words are no error of the job's."""
+    raised = ['Exception in thread "main" java.lang.IllegalStateException: no comb', "\tat a.B.c(B.java:3)"]
+    assert first([*BEFORE, *(label + line for line in raised)]) == (6, "program_error")
+    figures = ["Error: 0 of 3 combs", "over"]
+    assert not [f for f in joblog.read([*BEFORE, *(label + line for line in figures)]) if f.first_cause]

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
-from probing_cluster.evidence.joblog.last_errors import error_line, levels, lines_behind, sentences
-from probing_cluster.evidence.joblog.messages import languages
+from probing_cluster.evidence.joblog.last_errors import error_line, levels, lines_behind, sentences, work_over
+from probing_cluster.evidence.joblog.messages import languages, last_word
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES, _MAX_CHARS = 40, 600
@@ -267,9 +267,9 @@ class Tail:
             return False
         return self._last - self._marks[0][0] <= _LINES and line < self._marks[-1][0]
 
-    def _last_errors(self) -> JobFinding | None:
-        """The first of the errors that the log ends with; None if it ends otherwise."""
-        return None if self.is_of_page(0) else self._word(list(self.lines), ended=False)
+    def last_word(self) -> JobFinding | None:
+        """The report that means a bad end only because the log ends with it; None without one."""
+        return last_word.find(self.lines, work_over.is_over)
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""
@@ -292,7 +292,8 @@ class Tail:
     def final_error(self, best: JobFinding | None) -> JobFinding | None:
         """The error that the log ends with, if there is no cause so far or only `best`, a launcher's summary printed before the program's own output."""
         if best is None:
-            return self._last_errors()
+            of_page = self.is_of_page(0)
+            return None if of_page else self.last_word() or self._word(list(self.lines), ended=False)
         if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self.lines:
             return None
         return self.reason(self.lines[-1][0] + 1, best.line)

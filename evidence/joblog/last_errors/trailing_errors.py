@@ -80,8 +80,6 @@ class TrailingErrors:
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
-        self._begins_log = False
-        """Whether the log begins with it."""
         self._decided = False
         """Whether a later line shows that it gave the script or its runner a bad end."""
         self._gave_way: JobFinding | None = None
@@ -223,7 +221,6 @@ class TrailingErrors:
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._traced, self._over = 0, exit_codes.sums_up(found.message)
         self._decided, self._gave_way = False, None
-        self._begins_log = not any(map(str.strip, self._recent))
         self._progress = progress.LogProgress(self._recent, found.message)
 
     def raised(self, found: JobFinding, head: int) -> None:
@@ -346,11 +343,6 @@ class TrailingErrors:
         words = _NAMES.sub("", message)[:_WORDS_CHARS]
         if words in self._outlived or len(self._outlived) < _MAX_RANKS:
             self._outlived[words] = self._outlived.get(words, 0) + 1
-
-    def is_cut_off_before(self, end: JobFinding) -> bool:
-        """Whether the log begins with the held exception, whose traceback was cut off, and hardly anything stands between it and the cancellation `end`."""
-        last = self._last if self._begins_log and end.kind == "slurm_cancelled" else None
-        return last is not None and "exception" in last.detail and self._behind <= _COMMAND_LINES
 
     @property
     def line(self) -> int:

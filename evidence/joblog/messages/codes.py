@@ -52,7 +52,7 @@ _AMREX = re.compile(
 )
 _AMREX_SIGNALS = {"Segfault": 11, "Erroneous arithmetic operation": 8, "SIGTERM": 15, "SIGINT": 2}
 _AMREX_STACK = re.compile(r"See Backtrace\.(?:prog\d{1,6}\.)?\d{1,8}(?:\.\d{1,6})? file for details$")
-"""AMReX's handler names the signal that ends a process, and below it the file of its stack. A signal that others send is no end without that."""
+"""AMReX's handler names the signal that ends a process, and below it the file of its stack. The name alone may be a word of a list."""
 _STACK_FILE_LINES = 4
 _SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2, "QUIT": 3}
 _PADDLE = re.compile(
@@ -125,8 +125,10 @@ _ABORTS = re.compile(
     r"\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|[Tt]ask \d{1,8}: endrun called with an error level of \d{1,9}$|Driver_abort called\b"
 )
 """Calls of a code's own abort routine (NWChem, GADGET, FLASH); the code printed the reason just before."""
-_ABORT_CALLED = re.compile(r"\S{1,80}\s{1,20}[\dA-F]{16}\s{1,4}\w{0,40}abort\w{0,40}\s{1,40}(?:\d|Unknown)")
-"""The frame of such a routine in a stack of Intel's Fortran, which is printed below mere warnings, too."""
+_ABORT_CALLED = re.compile(
+    r"\S{1,80}\s{1,20}[\dA-F]{16}\s{1,4}(?:shr_abort_|shr_sys_abort|xchalt)\w{0,60}\s{1,40}(?:\d|Unknown)"
+)
+"""The frame of a model's own abort routine (CESM and others) in a stack of Intel's Fortran. Below mere warnings stand the frames of any routine."""
 _BOXED = re.compile(r"current input line :\s*$|CHECK IN FILE : \S{1,300}$")
 """What NWChem and ABACUS print below the reason; that is in the box above."""
 _SETTING = re.compile(
@@ -139,8 +141,8 @@ _BOTCHED = re.compile(
 )
 """A bad end without a reason."""
 _UNREAD = re.compile(r"Warning: Could not open \w{1,20} file \".{1,400}\" for reading; skipping\.\.\.$")
-_OF_ALIGNER = re.compile(r"Command: \S{1,300} --wrapper basic-\d\b")
-"""Bowtie, HISAT and Centrifuge pass over a file that they cannot open. Their own call is the last that they print when they end badly."""
+OF_ALIGNER = re.compile(r"Command: \S{1,300} --wrapper basic-\d\b")
+"""Bowtie, HISAT and Centrifuge pass over a file that they cannot open. Their own call is what they print last of all when they end badly; others print it as they begin."""
 _HEAP = re.compile(
     r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure|\w{3,60}\(\d{1,6}\)\.{0,20}: Out of memory \(unable to allocate\b"
     r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|(?:\d{1,6}: )?(?:RE)?ALLOCATE: \d{1,20} bytes requested; |\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
@@ -180,8 +182,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _AMREX.match(text):
         kind = slurm.of_signal(_AMREX_SIGNALS[found["name"]])
         ended = make(FACTS, kind, record, role=LineRole.EXIT)
-        context.signalled = ended if kind == "process_terminated" else None
-        return None if context.signalled else ended
+        context.signalled = ended
+        return None
     if (
         _AMREX_STACK.match(text)
         and context.signalled
@@ -235,10 +237,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         )
     if _UNREAD.match(text):
         context.unread = record
-    elif _OF_ALIGNER.match(text):
+    elif OF_ALIGNER.match(text):
         unread = context.unread
         near = unread is not None and record.line - unread.line == 1
-        return make(FACTS, "program_error", unread) if unread and near else make(FACTS, "task_exit", record)
+        return make(FACTS, "program_error", unread) if unread and near else None
     if _ABORT_CALLED.match(text):
         return make(FACTS, "process_aborted", record)
     if _BOTCHED.match(text):

@@ -73,6 +73,10 @@ _REFUSED = re.compile(
     r"\bargument\b|\boption\b|\balready set\b|\bduplicate\b|\bnot compiled\b|No executable|\bnot supported\b|\bsetting\b"
 )
 _HYDRA_LINE = "MPI's launcher met an error of its own: a process it could not start, a node it could not reach, or one that ended."
+CUT_END = re.compile(
+    r"(?:slurmstepd|slurmd|srun)\S{0,253}: (?:error: )?\*\*\* (?:JOB|STEP) \d\S{0,40}(?: O?N?| (?:ON|on) [\w.-]{1,253}(?: [A-Z]{0,9}(?: A?T?)?)?)?$"
+)
+"""Slurm's end of a job, cut off with the log, if nothing follows."""
 _CHILD_FAILED = re.compile(
     r"Container rank (?P<rank>\d{1,8}) status failed cmd \[(?:.{0,4000}\] code (?P<code>-?\d{1,6}) log )?"
     r"|(?:\[[\d :,-]{10,30}\] )?\[ERROR\] \[launch\.py:\d{1,6}:\w{1,40}\] \['(?!.*\] exits with )"
@@ -183,7 +187,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return _rule(record, context)
     if mention.begins_with_speaker(text):
         return None
-    if found := _SLURM.match(text):
+    if (found := _SLURM.match(text)) and not CUT_END.match(text):
         return _slurm(found, record, context)
     if found := _CHILD_FAILED.match(text):
         kind = process.of_code(int(found["code"] or 1)) or "task_exit"

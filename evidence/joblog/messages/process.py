@@ -67,9 +67,9 @@ _CODE = re.compile(
     r"(?:LAUNCH INFO [\d-]{10} [\d:,]{8,12} Exit code|exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) (?:\(|with (?:an? )?)(?:exit ?(?:code|status)|return code|rc)) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]{2,12})[^>]{0,40}>|(?P<code>-?\d{1,6}))"
 )
 _SIGNALED = re.compile(
-    r"\b(?:[Pp]rocess|[Ww]orker|[Cc]hild)(?: (?:process )?['\"]?[\w.-]{1,40}['\"]?)? (?:was )?(?:signaled to shutdown with|killed by) signal (?:(?P<code>\d{1,3})|(?P<named>SIG[A-Z]{2,8}))\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
-"""Reports of programs that start processes (TGI, Dask, joblib, DDFacet) about the signal that ended one."""
+"""Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
@@ -81,7 +81,7 @@ _SHELL = re.compile(
     r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?:\*\*)?(?P<how>Killed(?!\s{1,40}(?:\S{1,80}/)?(?:nvidia-smi|rocm-smi|dcgmi|gpustat|nvtop|h?top|vmstat|iostat|mpstat|pidstat|sar|dstat|tail|sleep|watch)(?:\s|$))|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
 _BARE = re.compile(
-    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\((?:co?r?e? ?d?u?m?p?e?d?\)?)?)?\.?$"
+    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
     r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
     r"|^(?P<other>segmentation fault|aborted|bus error|illegal instruction) {1,8}\(core dumped\)$"
 )
@@ -142,13 +142,11 @@ _SENTENCE = 2  # With so many words before it, a kernel line is only mentioned.
 _SIGTERM = re.compile(
     r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot|Bypassing) (?:an? )?(?:the )?(?:signal(?:=|:? ))?SIG(?:TERM|INT)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:termination )?signal:? (?:15|2)\b|\bSIG(?:TERM|INT) (?:was )?(?:received|caught)\b"
 )
-_SIGHUP = re.compile(
-    r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP|\bclosing signal SIGHUP\b"
-)
-_HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
+_SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
+HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "abort": 6, "terminated": 15}
-_SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
-_OTHER_SIGNAL = 4
+SIGNUMS = {"SIGKILL": 9, "SIGSEGV": 11, "SIGBUS": 7, "SIGABRT": 6, "SIGTERM": 15, "SIGINT": 2}
+OTHER_SIGNAL = 4
 
 
 def _how(text: str) -> str:
@@ -228,7 +226,7 @@ def _crashed(record: Record) -> JobFinding | None:
 
 def _code(found: re.Match[str]) -> int:
     """The exit code that a launcher printed, or that of the signal it named."""
-    return -_SIGNUMS.get(found["signame"], _OTHER_SIGNAL) if found["signame"] else int(found["code"])
+    return -SIGNUMS.get(found["signame"], OTHER_SIGNAL) if found["signame"] else int(found["code"])
 
 
 def _launcher(record: Record) -> JobFinding | None:
@@ -242,8 +240,7 @@ def _launcher(record: Record) -> JobFinding | None:
             else None
         )
     if found := _SIGNALED.search(text):
-        name = found["name"] or found["named"]
-        signal = _SIGNUMS.get(name, _OTHER_SIGNAL) if name else int(found["code"])
+        signal = SIGNUMS.get(found["name"], OTHER_SIGNAL) if found["name"] else int(found["code"])
         return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
@@ -281,7 +278,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", record)
     if (found := _DEATH.search(text)) and found["signal"] == "1":
-        return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=_HUNG_UP)
+        return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=HUNG_UP)
     if found:
         detail = {"told_to_end": True}
         return make(
@@ -291,7 +288,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         modules = {"weak": True, "modules": True} if found["name"] in _SETS_UP else {}
         return make(FACTS, "command_not_found", record, detail=modules)
     if _SIGHUP.search(text):
-        return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=_HUNG_UP)
+        return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=HUNG_UP)
     if _SIGTERM.search(text):
         return make(FACTS, "process_terminated", record)
     return _launcher(record)

@@ -74,10 +74,9 @@ FACTS = {
 }
 _CANCELLED = re.compile(
     r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?[^\s\d]{0,24}\d\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT (?!\.\.)\S+?(?: ?DUE(?: ?(?:TO|to) ?(?P<why>[^*]*?))?)?(?:(?P<closed> ?\*\*\*)(?: on (?P<old>\S+))?|$)|^srun: Job has been (?P<whole>cancelled)$"
-    r"|(?:\b(?:slurmstepd|slurmd|srun)\S{0,253}: (?:error: )?|\] error: )\*\*\* (?:JOB|STEP) \d\S{0,40}(?: O?N?| (?:ON|on) [\w.-]{1,253}(?: [A-Z]{0,9}(?: A?T?)?)?)?$"
 )
 _NOT_CLOSED = re.compile(r"\*\*\* (?:JOB|STEP|StepId=|JobId=).{0,300}CANCELLED AT [^*]{1,80}$")
-_ENDED = "Slurm ended the job or a step of it; the line is cut off before its reason."
+ENDED = "Slurm ended the job or a step of it; the line is cut off before its reason."
 _WHY = (
     ("slurm_timeout", "TIMELIMIT"),
     ("slurm_preempted", "PREEMPTION"),
@@ -111,7 +110,7 @@ _LAUNCH = re.compile(
     r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.{0,200}Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|\berror: (?:run_command: )?(?:slurm|user) task_(?:prolog|epilog) (?:can ?not be executed|did not exit normally)|\berror: TaskProlog failed status="
-    r"|(?:^|: )slurm_(?:submit_batch_(?:het_)?job|allocate_resources\w{0,12}|job_step_create|step_launch\w{0,12}|job_will_run\w{0,3})(?:\(\))?(?: error| failed)?: (?=[A-Z])|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
+    r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
 _CONTAINER = re.compile(
@@ -258,7 +257,7 @@ def _cancelled(record: Record) -> JobFinding | None:
     why = (found["why"] or "").upper().replace(" ", "")
     kind = next((name for name, word in _WHY if word in why), None)
     if kind is None and not (found["closed"] or found["whole"]) and (kind := _begun(why, _WHY)) is None:
-        return make(FACTS, "process_terminated", record, role=LineRole.END, meaning=_ENDED)
+        return make(FACTS, "process_terminated", record, role=LineRole.END, meaning=ENDED)
     # The host in this line reports the lost node; it is not the lost one.
     host = None if kind == "slurm_node_fail" else found["host"] or found["old"]
     return make(FACTS, kind or "slurm_cancelled", record, host=host)
@@ -393,7 +392,7 @@ FAMILY = grammar.LogFamily(
         "CANCELLED AT", "has been cancelled", "SLURM status is", "srun: ", "oom", "OOM Killed", "memory limit",
         "memory quota", "memory request", "memory allocation", "STEPD", "nkillable", "slurmstepd:", "slurmstepd-",
         "slurmd:", "task_prolog", "task_epilog", "TaskProlog", "sbatch: error", "salloc: ", "NODE FAILURE", "FATAL:",
-        "FATAL :", "slurm_submit_", "slurm_allocate_", "slurm_job_", "slurm_step_", "container", "enroot", "sqsh", "docker: Error", "pyxis: ", "TERM_", "PBS: job killed",
+        "FATAL :", "container", "enroot", "sqsh", "docker: Error", "pyxis: ", "TERM_", "PBS: job killed",
     ),
     read=read,
     facts=FACTS,

@@ -238,7 +238,7 @@ _LIBRARY = re.compile(
     r"|\bFailed to call (?:Then|Do)Rnn(?:Forward|Backward)\b|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
 )
 _HANDLE = re.compile(
-    r"(?:(?:Unable )?to )?\b\w{1,9} the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
+    rf"(?:\bUnable to determine|^(?:{'|'.join('Unable to determine'[n:] for n in range(1, 19))})) the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{{2,120}})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded"
     r"|\bno supported gpu backend found\b|Error: .{0,120}\bno (?:visible GPU devices|supported devices found for platform (?:CUDA|ROCM))\b|\byou requested gpus?: \[[\d, ]{1,200}\]|\byou requested to find \d{1,3} devices but only \d{1,3} (?:is|are) currently available"
     r"|`CUDAAccelerator` can not run on your system\b|\brequires? a (?:CUDA|GPU)(?: device)?, but none (?:is|are|was|were) (?:available|found)\b|Error: .{0,100}\b(?:no (?:\w{1,20} ){0,2}(?:GPU|CUDA|accelerator)s?(?: devices?)?(?: or [A-Z]\w{1,20}(?: [A-Z]{2,8})?)?(?: \([\w/]{1,30}\))? (?:is |are |was |were )?(?:available|found|detected)|(?:CUDA|GPU|the accelerator) (?:is|are|was) (?:not |un)available)\b|\bFailed to infer device type\b",
     re.IGNORECASE,
