@@ -161,6 +161,8 @@ class TriggerSieve:
     def hits(self, lines: list[bytes]) -> list[int]:
         """Indices of the lines that contain a trigger."""
         templates = b"\n".join(lines).translate(None, _DIGITS).split(b"\n")
+        if len(templates) != len(lines):  # a line holds a line's end
+            templates = [line.replace(b"\n", b" ").translate(None, _DIGITS) for line in lines]
         new = set(templates) - self._lines_without_trigger
         if not new:
             return []

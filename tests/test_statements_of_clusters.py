@@ -28,7 +28,7 @@ OF_ALL: Mapping[str, tuple[str, str]] = {
     "attribution/passes/sql/job_side_jobs.sql": ("e", "a twin sends an attempt to the judge, who asks for its own"),
     "attribution/passes/sql/open_attempts.sql": ("a", "one pass judges the attempts of all clusters, cluster by cluster"),
     "attribution/passes/sql/worked_since.sql": ("j", "the query around it compares it: a fence for the planner"),
-    "attribution/reliability/sql/stale_attempts.sql": ("job_attempt", "one pass accounts the runs of all clusters, by cluster"),
+    "attribution/reliability/sql/stale_attempts.sql": ("a", "one pass accounts the runs of all clusters, by cluster"),
     "attribution/reliability/sql/stalled_attempts.sql": ("verdict", "what it gives is looked up by the attempt's key"),
     "control_plane/service/sql/waiting.sql": ("w", "one pass takes the deliveries of all clusters"),
     "control_plane/service/tasks/database/export.py _oldest": ("job_attempt", "the history is of all clusters"),

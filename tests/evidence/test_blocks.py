@@ -67,3 +67,8 @@ def test_batches_are_the_lines_of_the_file(data: bytes) -> None:
     assert sum(map(len, whole)) + len(whole) >= len(data)
     one_by_one = [line for batch in blocks.batches(iter(data.splitlines(keepends=True))) for line in batch]
     assert b"".join(one_by_one).replace(b"\r", b"") == b"".join(whole).replace(b"\r", b"")
+
+
+def test_a_line_that_holds_a_lines_end_moves_no_other() -> None:
+    sieve = blocks.TriggerSieve(["fell off"])
+    assert sieve.hits([b"\n\x00", b"it fell off", b"a\nit fell off"]) == [1, 2]

@@ -134,7 +134,16 @@ def test_a_nodes_failures_are_those_of_the_rates(domain: str, state: str, confid
     """The same attempt counts in the fleet's failure rate and against its node, or in neither."""
     row = f.failed(1, 1, 2, "n1", by="n1", domain=domain, state=state, confidence=confidence)
     context = datafusion.SessionContext()
-    names = ("cluster", "submit_us", "partition", "suspended_s", "evidence", "incident_id", "stalled_us")
+    names = (
+        "cluster",
+        "submit_us",
+        "partition",
+        "suspended_s",
+        "evidence",
+        "incident_id",
+        "stalled_us",
+        "ran_until_us",
+    )
     columns = row | dict.fromkeys(names)
     schema = pa.schema(
         [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -91,6 +92,8 @@ def test_one_that_hangs_dies_or_grows_is_not_asked_again(make: Make) -> None:
         (frame,) = ask(pool, Scan(table="cluster.ranks", limit=limit), wait_s=1.0 if limit == 1 else 30.0)
         assert len(frame) == length
         assert pool._open == []
+        with contextlib.suppress(ChildProcessError):  # it has been collected
+            os.waitpid(reader.pid, 0)
         assert not Path(f"/proc/{reader.pid}").exists()
 
 
