@@ -122,9 +122,9 @@ def read_log(
 
 
 def error_line(found: Sequence[Mapping[str, Any]], parts: Sequence[log_parts.LogPart]) -> tuple[str, str]:
-    """The line of the first cause, without secrets, and its place in the file; empty without one."""
+    """The line of the first cause, without secrets, and its place in the file; empty without one, or where it is Slurm's word on how it ended the job."""
     first = next((f for f in found if f.get("detail", {}).get("first_cause") is True), None)
-    if first is None:
+    if first is None or first["detail"].get("role") == "end":
         return "", ""
     raw = utf16.text(log_parts.line_at(parts, first["offset"]), parts[-1].encoding)
     # A progress bar and the error behind it may be one line.

@@ -186,6 +186,11 @@ def test_the_line_of_the_error_is_without_its_progress_bar_and_without_secrets(t
     path = tmp_path / "out"
     path.write_text("".join(f"cleanup {n}\n" for n in range(40)))
     assert "error" not in child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    end = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-02T10:00:00 DUE TO JOB REQUEUE ***"
+    path.write_text("\n".join([end, *(f"step {n}" for n in range(90))]))
+    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    assert answer["findings"]
+    assert "error" not in answer  # how Slurm ended it is no error of its
     path.write_text(
         'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n'
         "  5%\r 10%\rValueError: no access with password=hunter2hunter2\n"
