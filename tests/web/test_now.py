@@ -37,76 +37,60 @@ def _picture(jobs: list[now.NowJob], **viewer: Any) -> now.Now:
     return now.of(web_keys.Viewer(**{"user": "root", "accounts": (), "operator": True} | viewer), whole)
 
 
-def test_the_tasks_of_an_array_that_died_of_the_same_are_one_card() -> None:
-    """The first stands for all; another cause, another node, another owner or no cause yet stands by itself."""
-    jobs = [_job(n) for n in range(40)]
-    jobs += [
-        _job(50, cause="gpu_lost", node="n2"),
-        _job(51, cause="gpu_lost", node="n3"),
-        _job(52, user="bob"),
-    ]
-    jobs += [_job(60, cause=None), _job(61, cause=None), _job(62, kind="stalled"), _job(63, kind="stalled")]
-    picture = _picture(jobs)
-    assert [(j.job_id, j.n_alike) for j in picture.jobs] == [
-        (0, 39), (50, 0), (51, 0), (52, 0), (60, 0), (61, 0), (62, 0), (63, 0),
-    ]  # fmt: skip
-    assert picture.n_more_jobs == 0
-
-
-def test_every_job_is_counted_once() -> None:
-    """Shown, alike or more: together they are all the viewer's jobs."""
-    jobs = [_job(n, name=f"run{n % 35}") for n in range(350)] + [_job(900, user="bob", account="other")]
-    for viewer, n in (
-        ({}, 351),
-        ({"operator": False, "user": "ada"}, 350),
-        ({"operator": False, "user": "bob"}, 1),
-    ):
-        picture = _picture(jobs, **viewer)
-        assert len(picture.jobs) <= now.SHOWN
-        assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
-
-
-def _death(job_id: int, user: str, hours: float, state: str, **changes: Any) -> records.JobAttempt:
-    end = fakes.NOW - timedelta(hours=hours)
+def _death(job_id: int, hours: float = 1.0, **changes: Any) -> tuple[records.JobAttempt, records.Verdict]:
+    """An attempt of bob's that ended so many hours ago, and why; both records take their changes."""
+    end = datetime.now(UTC) - timedelta(hours=hours)
     values: dict[str, Any] = {
-        "cluster": "c", "job_id": job_id, "submit_at": end - timedelta(hours=2), "start_at": end - timedelta(hours=1), "end_at": end, "state": state,
-        "nodes": ("n1",), "n_gpus": 8, "user": user, "account": user, "name": "sweep", "run_key": str(job_id), "exit_code": 1,
+        "cluster": "c", "job_id": job_id, "submit_at": end - timedelta(hours=2), "start_at": end - timedelta(hours=1), "end_at": end, "state": "FAILED",
+        "nodes": ("n1",), "n_gpus": 8, "user": "bob", "account": "lab", "name": "sweep", "run_key": str(job_id), "exit_code": 1,
+        "cause": "user_error", "domain": records.Domain.USER_PROGRAM, "component": "x", "node": None, "confidence": records.Confidence.LIKELY,
+        "summary": "s", "next_step": "Look.", "rules_version": "1", "made_at": end,
     }  # fmt: skip
-    return records.JobAttempt(**values | changes)
+    values |= changes
+    of_both = [{f.name for f in dataclasses.fields(kind)} for kind in (records.JobAttempt, records.Verdict)]
+    attempt, verdict = ({k: v for k, v in values.items() if k in names} for names in of_both)
+    return records.JobAttempt(**attempt), records.Verdict(**verdict)
+
+
+def _listed(
+    store: db_store.Store, deaths: list[tuple[records.JobAttempt, records.Verdict]]
+) -> list[now.NowJob]:
+    """The page's list of these deaths; one without a cause has no verdict yet."""
+    store.upsert_attempts([attempt for attempt, _ in deaths])
+    store.save_verdicts([verdict for _, verdict in deaths if verdict.cause])
+    return sorted(map(now.job_of, store.rows(site.statement("now_jobs"), {"cluster": "c"})), key=now._urgency)
+
+
+def test_the_tasks_of_an_array_that_died_of_the_same_are_one_card(store: db_store.Store) -> None:
+    """The latest stands for all; another cause, node, owner, name or state, or no cause yet, stands by itself."""
+    tasks = [_death(n, 1 + n / 100) for n in range(1, 41)]
+    gpu = {"cause": "gpu_lost", "domain": records.Domain.HARDWARE}
+    others: list[dict[str, Any]] = [
+        gpu | {"node": "n2"}, gpu | {"node": "n3"}, {"user": "ada"}, {"name": "other"}, {"state": "TIMEOUT"}, {"cause": ""}, {"cause": ""},
+    ]  # fmt: skip
+    jobs = _listed(store, [*tasks, *(_death(50 + n, **changes) for n, changes in enumerate(others))])
+    found = {job.job_id: job.n_alike for job in jobs}
+    assert found == {1: 39} | {50 + n: 0 for n in range(len(others))}
+    assert _picture(jobs).n_more_jobs == 0
 
 
 def test_no_flood_of_others_deaths_hides_a_job(store: db_store.Store) -> None:
     """An array of 1,100 tasks and 60 jobs under names of their own, and before them a large job that a lost node ended: nothing is left uncounted."""
-    now_at = datetime.now(UTC)
-    shift = now_at - fakes.NOW
-    large = _death(1, "alice", 3, "NODE_FAIL", name="llm", n_gpus=8000)
-    tasks = [_death(1000 + n, "bob", 0.9, "FAILED") for n in range(1100)]
-    named = [_death(3000 + n, "bob", 1, "FAILED", name=f"run{n}") for n in range(60)]
-    every = [
-        dataclasses.replace(a, **{at: getattr(a, at) + shift for at in ("submit_at", "start_at", "end_at")})
-        for a in (large, *tasks, *named)
-    ]
-    store.upsert_attempts(every)
-    own, lost = ("user_error", records.Domain.USER_PROGRAM), ("node_lost", records.Domain.HARDWARE)
-    store.save_verdicts([
-        records.Verdict(
-            cluster="c", job_id=a.job_id, submit_at=a.submit_at, cause=cause, domain=domain, component="x", node="n7" if a.job_id == 1 else None,
-            confidence=records.Confidence.LIKELY, summary="s", next_step="Look.", rules_version="1", made_at=now_at,
-        )
-        for a in every
-        for cause, domain in [lost if a.job_id == 1 else own]
-    ])  # fmt: skip
-    jobs = sorted(map(now.job_of, store.rows(site.statement("now_jobs"), {"cluster": "c"})), key=now._urgency)
-    for viewer, n, first in (
-        ({}, 1161, 1),
-        ({"operator": False, "user": "alice"}, 1, 1),
-        ({"operator": False, "user": "bob"}, 1160, None),
+    lost = {"state": "NODE_FAIL", "cause": "node_lost", "domain": records.Domain.HARDWARE, "node": "n7"}
+    large = _death(1, 3, user="alice", account="other", name="llm", n_gpus=8000, **lost)
+    tasks = [_death(1000 + n, 0.9) for n in range(1100)]
+    jobs = _listed(store, [large, *tasks, *(_death(3000 + n, name=f"run{n}") for n in range(60))])
+    for viewer, n in (
+        ({}, 1161),
+        ({"operator": False, "user": "alice"}, 1),
+        ({"operator": False, "user": "bob"}, 1160),
+        ({"operator": False, "user": "carl", "accounts": ("lab",)}, 1160),
     ):
         picture = _picture(jobs, **viewer)
+        assert len(picture.jobs) <= now.SHOWN
         assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
-        assert first is None or picture.jobs[0].job_id == first
-        if n > 1:
-            assert max(j.n_alike for j in picture.jobs) == 1099
+        assert (picture.jobs[0].job_id == 1) is (n != 1160)
+        assert max(j.n_alike for j in picture.jobs) == (0 if n == 1 else 1099)
 
 
 def test_a_job_that_asks_for_nothing_comes_last() -> None:

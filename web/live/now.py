@@ -187,36 +187,12 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
     jobs = whole.jobs
     if not viewer.operator:
         jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
-    stories = _stories(jobs)
-    shown = stories[:SHOWN]
-    n_deaths = sum(1 + j.n_alike + j.n_left_out for j in jobs)
-    made = msgspec.structs.replace(
-        whole, jobs=shown, n_more_jobs=n_deaths - sum(1 + j.n_alike for j in shown)
-    )
+    shown = jobs[:SHOWN]
+    n_jobs = sum(1 + j.n_alike + j.n_left_out for j in jobs)
+    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=n_jobs - sum(1 + j.n_alike for j in shown))
     if viewer.operator:
         return made
     return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)
-
-
-def _stories(jobs: Sequence[NowJob]) -> list[NowJob]:
-    """The jobs in their order, those that died of the same under one name of one owner as one: the first."""
-    first: dict[object, NowJob] = {}
-    for job in jobs:
-        same = (
-            job.cluster,
-            job.user,
-            job.account,
-            job.name,
-            job.state,
-            job.cause,
-            job.component,
-            job.node,
-            job.device,
-        )
-        key: object = same if job.kind == "died" and job.cause else id(job)
-        held = first.get(key)
-        first[key] = msgspec.structs.replace(held, n_alike=held.n_alike + 1 + job.n_alike) if held else job
-    return list(first.values())
 
 
 def _urgency(job: NowJob) -> tuple[int, bool, int, float]:

@@ -2,9 +2,10 @@
 -- Inputs   cluster.
 -- Output   kind (died, stalled, slow), one row an attempt and kind, the latest of those alike; n_alike: further ones; n_left_out: deaths of the same owner and account beyond the 40 rows, in their first; returned_at: when the node at fault came back from its latest repair with every test passed, or (by_hand) a person noted it as repaired since that began.
 WITH died AS (
-    SELECT f.*, row_number() OVER alike AS nth, count(*) OVER (alike ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS n_same
-    FROM ops.attempt_verdicts f
-    WHERE f.cluster = :cluster AND f.end_at >= now() - interval '24 hours' AND f.state NOT IN ('COMPLETED', 'CANCELLED') AND f.start_at IS NOT NULL
+    SELECT f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.domain, f.end_at,
+           row_number() OVER alike AS nth, count(*) OVER (alike ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS n_same
+    FROM ops.failures_24h f
+    WHERE f.cluster = :cluster
     WINDOW alike AS (PARTITION BY f.user_name, f.account, f.name, f.state, f.cause, f.component, f.node, f.device,
                      CASE WHEN f.cause IS NULL THEN (f.job_id, f.attempt)::text END ORDER BY f.end_at DESC)
 ), story AS (
@@ -19,8 +20,9 @@ WITH died AS (
 (SELECT 'died' AS kind, f.cluster, f.job_id, f.ref, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
         f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place,
         CASE WHEN w.at > f.end_at THEN w.at WHEN r.state = 'returned' AND r.closed_at > f.end_at THEN r.closed_at END AS returned_at,
-        coalesce(w.at > f.end_at, false) AS by_hand, f.n_same - 1 AS n_alike, CASE WHEN f.nth_story = 1 THEN f.n_left_out ELSE 0 END AS n_left_out
- FROM listed f
+        coalesce(w.at > f.end_at, false) AS by_hand, s.n_same - 1 AS n_alike, CASE WHEN s.nth_story = 1 THEN s.n_left_out ELSE 0 END AS n_left_out
+ FROM listed s
+ JOIN ops.attempt_verdicts f ON f.cluster = s.cluster AND f.job_id = s.job_id AND f.attempt = s.attempt
  LEFT JOIN LATERAL (
      SELECT i.state, i.opened_at, i.closed_at FROM probing.repair_incident i
      WHERE i.node = f.node AND i.cluster = f.cluster
@@ -34,8 +36,8 @@ WITH died AS (
      ORDER BY o.at DESC
      LIMIT 1
  ) w ON true
- WHERE f.nth_story <= 40
- ORDER BY f.nth_story
+ WHERE s.nth_story <= 40
+ ORDER BY s.nth_story
  LIMIT 20000)
 UNION ALL
 (SELECT 'stalled', a.cluster, a.job_id, probing.job_ref(a), a.attempt, a."user", a.account, a.partition, a.name, a.state,
