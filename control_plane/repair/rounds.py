@@ -77,7 +77,10 @@ class Rounds:
         with self._lock:
             if round_id in self._ends:
                 # Nobody judges it: one that is over goes now, one that runs at its end.
-                self._stopped.add(round_id) if self._ends[round_id] is None else self._ends.pop(round_id)
+                if self._ends[round_id] is None:
+                    self._stopped.add(round_id)
+                else:
+                    del self._ends[round_id]
         self._jobs.cancel_named(name)
 
     def _run(

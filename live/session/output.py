@@ -102,10 +102,10 @@ def interval(months: int, days: int, nanoseconds: int) -> str:
     return " ".join([*words, *([clock] if us or not words else [])])
 
 
-def duration(value: timedelta) -> str:
+def duration(span: timedelta) -> str:
     """The same of a difference of two instants: `1 day 00:00:02.5`."""
-    days, rest = divmod(abs(value), timedelta(days=1))
-    sign = -1 if value < timedelta() else 1
+    days, rest = divmod(abs(span), timedelta(days=1))
+    sign = -1 if span < timedelta() else 1
     return interval(0, sign * days, sign * (rest // timedelta(microseconds=1)) * 1000)
 
 
