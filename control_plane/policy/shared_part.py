@@ -68,12 +68,12 @@ class Suspicions:
             for name, fault in faults.items()
             if cause_of(name.partition(":")[0], _code(fault))
         )
-        waits = next(filter(None, beside), "")
-        whys = {e.event_id: self._of_event(e) for e in events}
-        if waits:
+        shared_fault = next(filter(None, beside), "")
+        reasons = {e.event_id: self._of_event(e) for e in events}
+        if shared_fault:
             low = (e for e in events if e.severity is not records.Severity.HIGH)
-            whys |= {e.event_id: whys[e.event_id] or waits for e in low}
-        return [e for e in events if not whys[e.event_id]], next(filter(None, whys.values()), "")
+            reasons |= {e.event_id: reasons[e.event_id] or shared_fault for e in low}
+        return [e for e in events if not reasons[e.event_id]], next(filter(None, reasons.values()), "")
 
     def _of_event(self, event: records.HealthEvent) -> str:
         return self._why(event.node, event.kind, event.code, event.device or event.pci_bus_id or "")

@@ -44,7 +44,7 @@ def replay(
     `places`: what nodes share.
     """
     # No permissions to refuse jobs: history does not say whether a Prolog would have used them.
-    unasked = dataclasses.replace(config, observe_only=True)
+    deciding = dataclasses.replace(config, observe_only=True)
     by_node = _by_node(attempts)
     made: list[tuple[datetime, policy.Decision]] = []
     drains: list[records.Drain] = []
@@ -63,7 +63,7 @@ def replay(
             a for a in by_node.get(event.node, ()) if _runs_at(a, at) and (a.job_id, a.start_at) not in gone
         ]
         fleet_view = others.beside(_picture(event, at, running, nodes, drains, by_node), places)
-        for decision in policy.decide(fleet_view, unasked):
+        for decision in policy.decide(fleet_view, deciding):
             made.append((at, decision))
             drains.append(_row(decision, event, at))
             if decision.action == "requeue" and not decision.held and decision.job:

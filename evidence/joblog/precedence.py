@@ -337,8 +337,8 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     )
     no_handle = finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message)
     exited = finding.kind in grammar.UNEXPLAINED_EXIT_KINDS
-    lost = _GIVEN_UP.search(finding.message)
-    near = [f for f in held if finding.line - f.line <= _TOP_LINES] if lost else []
+    pool_ended = _GIVEN_UP.search(finding.message)
+    near = [f for f in held if finding.line - f.line <= _TOP_LINES] if pool_ended else []
     ended = [f for f in near if f.kind in CRASHES] or [f for f in near if f.kind == "host_oom_kill"]
     given_up = len(ended) >= _SEVERAL
     for i, earlier in enumerate(held if no_gpu or no_handle or exited or given_up else ()):

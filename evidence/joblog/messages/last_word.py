@@ -45,8 +45,8 @@ def find(lines: Iterable[tuple[int, str]], is_over: Callable[[Sequence[str]], bo
 
 def _given_up(records: Sequence[Record], is_over: Callable[[Sequence[str]], bool]) -> int:
     """How many `records` there are up to a lost worker for which its pool shuts down, if nothing good follows; 0 otherwise."""
-    for n, (lost, below) in enumerate(pairwise(records), 1):
-        if _KILLED.match(lost.text) and _DIED.match(below.text):
+    for n, (killed, below) in enumerate(pairwise(records), 1):
+        if _KILLED.match(killed.text) and _DIED.match(below.text):
             later = [record.text for record in records[n:]]
             good = any(progress.is_progress(t) or progress.reports_success(t) for t in later)
             return 0 if good or is_over(later) else n
