@@ -57,3 +57,13 @@ def test_tests_that_share_a_file_fall_together(tmp_path: Path) -> None:
 def test_what_is_no_failed_test_ends_the_gate(tmp_path: Path, status: int) -> None:
     argv = [sys.executable, str(PROGRAM), str(status), sys.executable, "-c", "raise SystemExit(0)"]
     assert subprocess.run(argv, cwd=tmp_path, check=False).returncode == status
+
+
+def test_they_run_again_in_the_order_of_their_file(tmp_path: Path) -> None:
+    """Tests that share a cluster rely on it: the second of these passes only after the first."""
+    first = (
+        "from pathlib import Path\n"
+        + "def test_z{n}():\n    was = Path('z').exists()\n    Path('z').touch()\n    assert was\n    Path('again').touch()\n"
+    )
+    second = "def test_a{n}():\n    assert Path('again').exists()\n"
+    assert _gate(tmp_path, first + second).returncode == 0

@@ -195,7 +195,7 @@ def _do(
     if decision.adopt:
         return slurm.adopt(decision.node, decision.reason)
     return (
-        slurm.drain(decision.node, decision.reason)
+        slurm.drain(decision.node, decision.reason, decision.reservation)
         if decision.action == "drain"
         else _requeue(decision, slurm, ledger, config.cluster.name)
     )

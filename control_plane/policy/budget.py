@@ -37,7 +37,7 @@ class Ledger:
     def of_references(cls, fleet_view: view.View, policy: settings.PolicySettings) -> Self:
         """The idle nodes that tests of others hold now: as many may be as nodes are drained in a window, and no drain is denied for them."""
         made = cls(fleet_view, policy)
-        made._taken = set(fleet_view.under_test) - {d.node for d in _open_drains(fleet_view)}
+        made._taken = {name for name in fleet_view.under_test if fleet_view.is_reference(name)}
         return made
 
     def refuses(self, node: str, *, leaves_service: bool = True) -> str:
@@ -109,7 +109,7 @@ def drained_nodes(fleet_view: view.View) -> set[str]:
     ours = {d.node for d in drains if d.owner == "probing"}
     by_persons = {d.node for d in drains} - ours
     drained = {n.name for n in fleet_view.nodes.values() if n.ours} - by_persons
-    return drained | (ours & fleet_view.under_test)
+    return drained | (ours & fleet_view.under_test.keys())
 
 
 def _open_drains(fleet_view: view.View) -> list[records.Drain]:

@@ -43,6 +43,9 @@ class Decision:
     why: str = records.doc("why it is held back", default="")
     job: view.ActiveJob | None = records.doc("the job to requeue, as it was when decided", default=None)
     adopt: bool = records.doc("true when Slurm already drained the node for our refusal", default=False)
+    reservation: str = records.doc(
+        "of a reference node that is drained: our reservation, which holds it for the test", default=""
+    )
 
 
 def decide(fleet_view: view.View, policy: settings.PolicySettings) -> tuple[Decision, ...]:
@@ -115,10 +118,11 @@ def _about(
         if not node.ours:
             yield left_undone(base, "skipped", not_own)
         return
-    if name in fleet_view.under_test:
+    reference = fleet_view.is_reference(name)
+    if name in fleet_view.under_test and not reference:
         yield left_undone(base, "skipped", view.UNDER_TEST)
         return
-    if node.hands_off:
+    if node.hands_off and not (reference and node.in_maintenance):
         yield left_undone(base, "skipped", node.hands_off)
         return
     if not node.ours:
@@ -127,8 +131,9 @@ def _about(
             yield left_undone(base, "denied", denied)
             return
         ledger.take(name)
-        yield base
-    if policy.requeue:
+        # A reference goes back into service when the test ends: it is drained before that.
+        yield dataclasses.replace(base, reservation=fleet_view.under_test[name]) if reference else base
+    if policy.requeue and not reference:
         high = [e for e in own if e.severity is records.Severity.HIGH]
         yield from _requeues(base, high, fleet_view, policy)
 

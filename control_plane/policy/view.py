@@ -215,8 +215,9 @@ class View:
         default=None,
     )
     shared_nodes: frozenset[str] = records.doc("the nodes in that place", default=frozenset())
-    under_test: frozenset[str] = records.doc(
-        "nodes in reservations of ours: out of service, and the repair workflow's alone", default=frozenset()
+    under_test: Mapping[str, str] = records.doc(
+        "nodes out of service in reservations of ours, by node the reservation: the repair workflow's, but for references that break",
+        default_factory=dict,
     )
     drains: tuple[records.Drain, ...] = records.doc(
         "our decisions, at least of the budget's window", default=()
@@ -237,6 +238,13 @@ class View:
             if drain.action in BRINGS_BACK and drain.state == "done" and drain.job_id is not None:
                 found[drain.job_id].append(drain)
         return found
+
+    def is_reference(self, node: str) -> bool:
+        """Whether it is in the test of another node, idle and not drained: one under test itself has a drain that stands."""
+        drained = any(
+            d.action == "drain" and d.state == "done" and d.ended_at is None for d in self.drains_of(node)
+        )
+        return node in self.under_test and not drained
 
     def drains_of(self, node: str) -> Sequence[records.Drain]:
         """Our decisions about one node, in the order of `drains`; in a storm thousands of events ask for those of their node."""

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.repair import campaign, round_findings, rounds, workflow
+from probing_cluster.control_plane.repair import campaign, round_findings, rounds, way_back, workflow
 from probing_cluster.core import errors, records, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins import topology
 from probing_cluster.slurm_plugins.acts import job_steps
@@ -95,6 +95,9 @@ def _judge(
         )
     if not failing and slow:
         failing = [f"{slow}: slower than nodes of its kind, in two rounds"]
+    if (failing or missing) and (why := _broken_reference(work, incident)):
+        again = {k: v for k, v in incident.detail.items() if k not in {"recheck", "recheck_at"}}
+        return work.step_aside(work.save(incident, detail=again), why=why)
     if failing:
         words = [sanitize.clean(w, 300) for w in failing[:8]]
         step = work.next_step(incident)
@@ -111,6 +114,17 @@ def _judge(
         )
     passed = detail | {"passed": str(incident.round_id)}
     return work.save(incident, state="returning", why="every test passed", detail=passed)
+
+
+def _broken_reference(work: workflow.Pass, incident: records.RepairIncident) -> str:
+    """Why a round that went badly says nothing of the node: a reference was no good; empty where all were."""
+    for name in incident.reference_nodes:
+        node, faults = work.node(name), work.faults_of_agent(name)
+        if node is None or node.states & (vocabulary.DRAINED_STATES | way_back.AWAY):
+            faults.insert(0, "it is out of service")
+        if faults:
+            return sanitize.clean(f"tested anew: reference node {name} broke ({faults[0]})", 300)
+    return ""
 
 
 def _after_failing(

@@ -285,6 +285,7 @@ class Pass:
         if here is None:
             return ()
         ledger = budget.Ledger.of_references(self.fleet_view, self.context.config.policy)
+        mine = reservation_of(incident)
         chosen: list[str] = []
         for name, node in sorted(self.nodes.items()):
             if len(chosen) == self.context.config.diagnostics.references:
@@ -292,7 +293,7 @@ class Pass:
             usable = name != incident.node and self.is_idle(node) and name in self.context.green
             if (
                 usable
-                and name not in self.fleet_view.under_test
+                and self.fleet_view.under_test.get(name, mine) == mine
                 and set(node.partitions) & set(here.partitions)
                 and not ledger.refuses(name, leaves_service=False)
             ):

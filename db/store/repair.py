@@ -91,13 +91,13 @@ class RepairRows(base.StoreBase):
         query = query.where(_I.opened_at >= since) if since is not None else query
         return self._select(records.RepairIncident, query)
 
-    def nodes_under_test(self, cluster: str) -> frozenset[str]:
-        """Nodes in reservations of ours, the idle ones that joined as references among them."""
+    def nodes_under_test(self, cluster: str) -> dict[str, str]:
+        """By node the reservation of ours that it is in, of the idle ones that joined as references, too."""
         query = sa.select(tables.repair_incident).where(_I.closed_at.is_(None), _I.cluster == cluster)
         found = self._select(records.RepairIncident, query)
-        return frozenset(
-            node
+        return {
+            node: one.reservation
             for one in found
             if one.state not in WITHOUT_RESERVATION
-            for node in (one.node, *one.reference_nodes)
-        )
+            for node in (*one.reference_nodes, one.node)
+        }

@@ -562,7 +562,7 @@ def test_a_node_under_test_counts_where_it_was_taken_in_the_window(
 ) -> None:
     """The healthy references of tests use up nothing: a node with a lost GPU would stay in service for them."""
     nodes = {"n2": node("n2"), "n9": node("n9", reason="probing: repair: xid 79 gpu3")}
-    others = fleet_view(nodes=nodes, under_test=frozenset({"n9"}), jobs=(), drains=past)
+    others = fleet_view(nodes=nodes, under_test={"n9": "probing-x"}, jobs=(), drains=past)
     assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == expected
 
 
@@ -611,7 +611,7 @@ def test_what_stands_is_by_drains_of_ours() -> None:
     by_eve = tuple(dataclasses.replace(d, owner="eve") for d in full.drains)
     assert drains(dataclasses.replace(full, drains=by_eve)) == [("", "")]
     in_test = {k: dataclasses.replace(n, states=frozenset({"IDLE"})) for k, n in full.nodes.items()}
-    tested = dataclasses.replace(full, nodes=in_test, under_test=frozenset(d.node for d in full.drains))
+    tested = dataclasses.replace(full, nodes=in_test, under_test={d.node: "probing-x" for d in full.drains})
     assert drains(tested)[0][0] == "denied"
     assert drains(dataclasses.replace(tested, drains=())) == [("", "")]
 
@@ -648,7 +648,7 @@ def test_references_have_a_limit_of_their_own() -> None:
     """As many idle nodes may be in tests of others as nodes are drained in a window, whatever else was taken."""
     taken = tuple(drain(f"n{i}") for i in range(5))
     nodes = {f"n{i}": node(f"n{i}") for i in range(40)}
-    state = fleet_view(nodes=nodes, drains=taken, under_test=frozenset({"n0", "n10", "n11"}))
+    state = fleet_view(nodes=nodes, drains=taken, under_test=dict.fromkeys(("n0", "n10", "n11"), "probing-x"))
     assert budget.Ledger(state, ENFORCE).refuses("n20")
     ledger = budget.Ledger.of_references(state, dataclasses.replace(ENFORCE, budget_nodes=3))
     assert ledger.refuses("n20") == ""
@@ -658,10 +658,23 @@ def test_references_have_a_limit_of_their_own() -> None:
 
 def test_a_node_in_a_reservation_of_our_tests_is_the_workflow_s_alone() -> None:
     """Neither drained nor let refuse the job of its tests, whatever its agent says."""
-    tested = fleet_view(under_test=frozenset({"n2"}), jobs=())
+    drained = drain("n2", 7200)
+    tested = fleet_view(under_test={"n2": "probing-n2-1"}, jobs=(), drains=(drained,))
     assert acts(tested) == []
     assert held(tested)[0] == ("drain", "skipped", "it is being tested (probing-ctl repair show)")
-    assert refusals(fleet_view(events=(), under_test=frozenset({"n2"}))) == []
+    assert refusals(fleet_view(events=(), under_test={"n2": "probing-n2-1"}, drains=(drained,))) == []
+
+
+def test_a_reference_that_breaks_is_drained_in_the_reservation_of_the_test() -> None:
+    """It is back in service as soon as the test ends; the test's own job on it is left alone, and so is a drain of another."""
+    kept = node("n2", states=frozenset({"ALLOCATED", "MAINT"}))
+    state = fleet_view(nodes={"n2": kept}, under_test={"n2": "probing-n9-1"}, jobs=(job(nodes=("n2",)),))
+    (made,) = policy.decide(state, ENFORCE)
+    assert (made.action, made.node, made.held, made.reservation) == ("drain", "n2", "", "probing-n9-1")
+    assert held(dataclasses.replace(state, drains=(drain("n2", 30),)))[0][2].startswith("it is being tested")
+    anothers = node("n2", states=frozenset({"DRAIN", "MAINT"}), reason="fan")
+    assert held(dataclasses.replace(state, nodes={"n2": anothers}))[0][1] == "skipped"
+    assert refusals(dataclasses.replace(state, events=())) == []
 
 
 def test_without_a_partition_the_budget_fails_safe() -> None:

@@ -754,7 +754,24 @@ def test_references_are_idle_nodes(store: db_store.Store) -> None:
     site.start()
     site.until("testing")
     assert site.now().reference_nodes == ("n3",)
-    assert store.nodes_under_test("c") == {"n1", "n3"}
+    reservation = site.now().reservation
+    assert store.nodes_under_test("c") == {"n1": reservation, "n3": reservation}
+
+
+def test_a_round_whose_reference_broke_accuses_nobody_and_is_begun_anew(store: db_store.Store) -> None:
+    """Without the reference's fault the same answers would end at a ticket."""
+    site = Site(store)
+    site.slurm.broken = {"n1"}
+    site.start()
+    first = site.until("testing")
+    assert set(first.reference_nodes) == {"n2", "n3"}
+    drained = {"states": frozenset({"IDLE", "DRAIN"}), "reason": "probing: xid 79"}
+    site.slurm.nodes["n2"] = dataclasses.replace(site.slurm.nodes["n2"], **drained)
+    site.look()
+    again = site.now()
+    assert (again.state, again.reference_nodes) == ("testing", ("n3",))
+    assert again.round_id != first.round_id
+    assert site.until("ticket").n_rounds == 1
 
 
 def test_a_node_resumed_since_the_pass_began_is_not_reserved(store: db_store.Store) -> None:

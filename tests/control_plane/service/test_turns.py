@@ -131,8 +131,8 @@ def test_who_has_lost_the_turn_does_nothing_more(
     """In the middle of its acts: the other one has the turn, and counts what was done in its own budget."""
     drain, decisions = slurm.drain, [a_drain("n1"), a_drain("n2"), a_drain("n3")]
 
-    def drain_and_lose(name: str, reason: str) -> object:
-        outcome = drain(name, reason)
+    def drain_and_lose(name: str, reason: str, reservation: str) -> object:
+        outcome = drain(name, reason, reservation)
         if name == "n2":
             cut(postgres_url)
         return outcome

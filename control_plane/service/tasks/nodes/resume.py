@@ -31,7 +31,7 @@ def run(service: context.Context) -> str:
             incident.node for incident in service.store.incidents(open_only=True, cluster=service.cluster)
         )
     else:
-        repaired = service.store.nodes_under_test(service.config.cluster.name)
+        repaired = frozenset(service.store.nodes_under_test(service.config.cluster.name))
     open_drains = [d for d in open_drains if d.node not in repaired]
     if not open_drains:
         return ""
