@@ -293,7 +293,10 @@ class Collector:
             "most_bytes_in_all": self._kept.user_bytes,
             "days": self._kept.days,
         }
-        await self._read(job, request, _KEEP_CHILD)
+        refused = (await self._read(job, request, _KEEP_CHILD)).get("refused")
+        if refused and (job.uid, "kept") not in self._logged:
+            self._logged.append((job.uid, "kept"))
+            _log.warning("job %s: nothing of it is kept for its owner: %s", job.job_id, refused)
 
     async def _read(
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD

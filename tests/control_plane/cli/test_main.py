@@ -393,7 +393,9 @@ def test_values_are_written_as_the_manual_says(run: Run) -> None:
     assert next(csv.reader(run("query", sql, "--format", "csv")[1].splitlines()[1:])) == own
     (row,) = json.loads(run("query", sql, "--format", "json")[1])
     assert list(row.values()) == [*own[:4], ["2026-11-30T23:57:58Z"]]
-    found = run("query", "select ops.node_timeline('n1') as line from (values (1)) as one", "--format", "json")
+    found = run(
+        "query", "select ops.node_timeline('n1') as line from (values (1)) as one", "--format", "json"
+    )
     assert found[0] == 0
     for sql in ("select 1 as one; -- one", "select ';--' as one;"):
         assert run("query", sql)[0] == 0, sql
