@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+import zoneinfo
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -349,6 +350,17 @@ def test_a_clock_that_is_set_back_delays_no_pass(
         assert all(j.next_run_time < planned_at + timedelta(seconds=1) for j in scheduler.get_jobs())
     finally:
         scheduler.shutdown(wait=False)
+
+
+def test_a_daily_task_runs_once_a_day_in_every_zone() -> None:
+    """Where clocks are set back an hour comes twice, and where they are set forward one is missing: neither is a task's."""
+    for at in {task.daily_at(settings.Settings()) for task in tasks.REGISTER if task.daily_at is not None}:
+        hour, minute = map(int, at.split(":"))
+        for name in zoneinfo.available_timezones():
+            first = datetime(2026, 1, 1, hour, minute, tzinfo=zoneinfo.ZoneInfo(name))
+            days = (first + timedelta(days=n) for n in range(365))
+            odd = [day for day in days if day.utcoffset() != day.replace(fold=1).utcoffset()]
+            assert odd == [], f"{at} in {name}"
 
 
 def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> None:
