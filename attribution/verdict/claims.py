@@ -237,7 +237,9 @@ def _claim(
             weight *= _LATE
         if any(recovery.is_outlived(view, s) for s in convicting):
             weight *= recovery.OUTLIVED
-        weight = min(weight, _ceiling(convicting))
+        weight = min(
+            weight, _ceiling(convicting), max(POSSIBLE, recovery.no_accident(view, cause, node, convicting))
+        )
     if view.requeue_event_ids and any(
         s.event.event_id in view.requeue_event_ids and s.signature.role is signatures.Role.ROOT for s in group
     ):

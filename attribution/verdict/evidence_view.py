@@ -106,6 +106,8 @@ class EvidenceView:
     """Root faults in the window on GPUs that its nodes have and it did not hold, oldest first."""
     outside: tuple[records.HealthEvent, ...] = ()
     """Root faults on its nodes outside the window, oldest first."""
+    survived: tuple[records.HealthEvent, ...] = ()
+    """Those of them of parts that it held, while it ran, before the window: it went on. Oldest first."""
 
     @property
     def attempt(self) -> records.JobAttempt:
