@@ -114,13 +114,13 @@ def answer(ask: operation.Ask, job: str = "") -> ConsoleAnswer:
         with _TURNS.of(ask.viewer.user):
             return _of_a_job(ask, job, text, given.limit)
 
-    def asked() -> ConsoleAnswer:
+    def one_question() -> ConsoleAnswer:
         heads, rows, more = ask.site.reader.question(
             ask.viewer.proof, text, most=given.limit, deadline_s=deadline_s
         )
         return ConsoleAnswer(heads=heads, rows=list(rows), more=more)
 
-    found = _TURNS.within(ask.viewer.user, deadline_s + LEEWAY_S, asked)
+    found = _TURNS.within(ask.viewer.user, deadline_s + LEEWAY_S, one_question)
     if found is None:
         raise scoped_rows.too_long(deadline_s)
     return found
