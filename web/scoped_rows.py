@@ -36,10 +36,10 @@ Making an array's text, the server does not look at its deadline: what is held i
 """
 _PIECE = re.compile(
     r"""(?P<blank>\s+|--[^\r\n]*|/\*(?:(?!/\*|\*/).|/\*(?:(?!/\*|\*/).)*\*/)*\*/)|(?P<end>;)
-        |[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|"[^"]*"|(?P<tag>\$\w*\$).*?(?P=tag)|[\w$]+|.""",
+        |[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|"[^"]*"|(?P<tag>\$\w*\$)(?:.*?(?P=tag)|.*)|[\w$]+|.""",
     re.DOTALL | re.VERBOSE,
 )
-"""A piece of SQL: blanks and comments, the end of a statement, quoted text, a word, or any other character."""
+"""A piece of SQL: blanks and comments, the end of a statement, quoted text, a word, or any other character. What is not closed goes on to the end: no text is read twice."""
 _TOO_WIDE = f"a row is longer than {MOST_ROW_BYTES >> 10} KiB"
 READ_S = 15.0
 """Longest question of a page or of the API; that of the SQL console is a setting."""

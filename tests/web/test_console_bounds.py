@@ -89,7 +89,8 @@ def test_only_what_ends_the_statement_is_its_end(world: World, sql: str) -> None
 
 
 @pytest.mark.parametrize(
-    "sql", ["select 1; select 2", "select 1; -- one\nselect 2", "select 1;) as q; --", ";", ""]
+    "sql",
+    ["select 1; select 2", "select 1; -- one\nselect 2", "select 1;) as q; --", "select $a$ ; --", ";", ""],
 )
 def test_two_statements_are_none(world: World, sql: str) -> None:
     """However they are dressed."""
