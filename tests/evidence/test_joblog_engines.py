@@ -156,6 +156,8 @@ def test_codes_and_engines_say_why_they_stop(line):
         ("[n3:7] *** An error occurred in MPI_Reduce\n[n3:7] *** MPI_ERR_OTHER: known error not in list\nslurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-01-02T03:04:05 ***\nsrun: error: n1: tasks 0-9: Killed", 1, "process_aborted"),
         ("[n3:7] *** An error occurred in MPI_Recv\n[n3:7] *** MPI_ERR_TRUNCATE: message truncated", 2, "program_error"),
         ("[n3][[0,0],1108][btl_tcp_endpoint.c:730:mca_btl_tcp_endpoint_start_connect] bind on local address (10.6.4.3:0) failed: Address already in use (98)\n[n3:7] *** An error occurred in MPI_Isend", 1, "program_error"),
+        ("[[41,1],7][btl_openib_component.c:3540:poll_device] error polling HP CQ with -2 errno says Device or resource busy", 1, "net_ib_error"),
+        ("The InfiniBand retry count between two MPI processes has been\nexceeded.  \"Retry count\" is defined in the InfiniBand spec 1.2", 1, "net_ib_error"),
         ("[0,1,6][btl_openib_component.c:1375]\nfrom n14 to: n40 error polling HP CQ with status\nRETRY EXCEEDED ERROR status number 12 for wr_id 136 opcode 1", 3, "net_ib_error"),
         ("MPIDI_OFI_handle_cq_error(1133): OFI poll failed (ofi_events.c:1133:MPIDI_OFI_handle_cq_error:Transport endpoint is not connected)", 1, "peer_lost"),
         ("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\nwith errorcode -1.\n--------\nPMI_Abort: (0) N/A\nnumber of blocks does not match the number of processors", 5, "program_error"),
