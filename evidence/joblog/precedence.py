@@ -147,8 +147,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # A cut line separated the exception from its own result.
         return new.rank == best.rank
-    if new.detail.get("thrown") and behind == 1:
-        return best.kind == "process_aborted"
+    if new.message.lstrip().startswith("what(): ") and "terminate called after " in best.message:
+        return 0 < behind <= _RESULT_LINES  # several ranks may have printed the head before
     if new.detail.get("signal_named") and (best.kind, best.pid) == (new.kind, new.pid):
         # torchelastic's box: the exit code stands above the signal's name.
         return "ended_at" in best.detail and 0 < behind <= _RESULT_LINES
