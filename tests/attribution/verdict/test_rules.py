@@ -341,12 +341,22 @@ def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
     assert "train.py:7" in verdict.summary
 
 
-@pytest.mark.parametrize(("state", "domain", "words"), [("T", "system_software", "stopped by a signal"), ("t", "unknown", "held by a tracer")])  # fmt: skip
-def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_its_users_debugger(
-    make, state, domain, words
+@pytest.mark.parametrize(
+    ("held", "domain", "words"),
+    [
+        ({"state": "T"}, "unknown", "stopped by a signal"),
+        ({"state": "t"}, "unknown", "held by a tracer"),
+        ({"state": "t", "traced_by_owner": False}, "unknown", "held by a tracer"),
+        ({"state": "t", "traced_by_owner": True}, "user_program", "held by a tracer of its own user"),
+        ({"state": "t", "traced_by_owner": "yes"}, "unknown", "held by a tracer"),
+    ],
+)
+def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_its_users_own_doing(
+    make, held, domain, words
 ):
-    verdict = make.judge(*snapshots(make, state=state))
-    assert (verdict.cause, verdict.domain) == ("rank_stopped", domain)
+    """A script of the job's own stops a rank as a site's tool does, and the kernel keeps no sender."""
+    verdict = make.judge(*snapshots(make, **held))
+    assert (verdict.cause, verdict.domain, verdict.confidence) == ("rank_stopped", domain, "likely")
     assert words in verdict.summary
 
 
