@@ -154,6 +154,7 @@ class ReportModel:
 
 def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
     """The report on the job whose rows `found` holds; it must have an attempt."""
+    found = dataclasses.replace(found, drains=node_state.as_shown(found.drains, now))
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
     is_reused = bool(found.other_submits)
     if not cost.covers(found.account, attempts, found.run_jobs, is_reused=is_reused):

@@ -83,6 +83,8 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
         (node("IDLE"), [FAULT], None, DENIED, "no: denied: the budget of 2 nodes in 3600 s is spent"),
         (node("IDLE"), [FAULT], None, decision("simulated"), "no: observe-only, it would have been"),
         (node("IDLE"), [FAULT], None, decision("skipped", why_state="the job ended"), "no: the job ended"),
+        (node("IDLE"), [FAULT], None, decision("under way"), "being drained"),
+        (None, [FAULT], None, decision("under way", why_state="Slurm did not answer"), "being drained: Slurm did not answer"),
         (node("IDLE"), [FAULT], None, None, "no: not decided yet"),
         (node("IDLE"), [FAULT], None, decision("denied", at=NOW - timedelta(hours=1)), "no: not decided yet"),
         (node("IDLE"), [MINOR], None, None, ""),
