@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -139,7 +140,19 @@ class Session:
             # Only those that the statement is about: a database that cannot be reached is waited for.
             about = [s for s in self._beside.schemas if f"{s}." in str(exc)]
             known += [f"{schema}.{name}" for schema in about for name in self._beside.names(schema)]
-        return wording.words(exc, known, sorted({m.reason for m in self._statement.missing}))
+        reasons = sorted({m.reason for m in self._statement.missing})
+        # Of a schema of the nodes, they have been asked for that table just now.
+        written = self._written() if self._statement.from_nodes and wording.misses_table(exc) else []
+        return wording.words(exc, dict.fromkeys([*known, *written]), reasons, written=written)
+
+    def _written(self) -> list[str]:
+        """The tables that the job's program writes itself; none where no node answers."""
+        silent = {m.node for m in self._statement.missing if m.rank is None and m.table is None}
+        if silent.issuperset(self._nodes.nodes):
+            return []
+        with contextlib.suppress(errors.ProbingError):
+            return [f"{schema}.{name}" for schema in registry.LAZY for name in self._resolved_names(schema)]
+        return []
 
     def _result(self, rows: pa.Table) -> Result:
         found = self._statement
@@ -367,7 +380,7 @@ class KeptSession:
             raise
         except Exception as exc:
             names = [".".join(name) for name in self._tables]
-            raise errors.UsageError(wording.words(exc, names)) from exc
+            raise errors.UsageError(wording.words(exc, names, of_running=registry.NAMES)) from exc
 
 
 def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
