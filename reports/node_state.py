@@ -141,7 +141,9 @@ def as_shown(drains: Iterable[records.Drain], now: datetime) -> tuple[records.Dr
     """The decisions as people are shown them: what was begun a short while ago is under way, and has not failed."""
     return tuple(
         dataclasses.replace(
-            d, state=vocabulary.UNDER_WAY, why_state=d.why_state.removeprefix(vocabulary.BEGUN).removeprefix(": ")
+            d,
+            state=vocabulary.UNDER_WAY,
+            why_state=d.why_state.removeprefix(vocabulary.BEGUN).removeprefix(": "),
         )
         if d.state == "failed" and d.why_state.startswith(vocabulary.BEGUN) and now - d.at < _UNDER_WAY
         else d

@@ -141,9 +141,7 @@ class _Progress:
     """Time of its last step, not later than this if unknown."""
 
 
-def went_on_after(
-    reported: Iterable[records.HealthEvent], end_at: datetime | None = None
-) -> datetime | None:
+def went_on_after(reported: Iterable[records.HealthEvent], end_at: datetime | None = None) -> datetime | None:
     """Time of the probe's last report of a rank that made progress after it; None without one. A stall reported until then has ended."""
     by_process: dict[tuple[str, int], list[_Progress]] = {}
     for event in sorted(reported, key=_order):

@@ -193,11 +193,11 @@ def lasting_stalls(
     return [e for e in stalls if over is None or e.at > over]
 
 
-def _was_woken(
-    step: records.HealthEvent, stalls: Iterable[records.HealthEvent], end_at: datetime
-) -> bool:
+def _was_woken(step: records.HealthEvent, stalls: Iterable[records.HealthEvent], end_at: datetime) -> bool:
     """True for a last step that ranks made only because Slurm woke them to end them."""
-    stood_at = max((n for e in stalls if (n := digits.index(e.detail.get("steps"))) is not None), default=None)
+    stood_at = max(
+        (n for e in stalls if (n := digits.index(e.detail.get("steps"))) is not None), default=None
+    )
     steps = digits.index(step.detail.get("steps"))
     if stood_at is None or steps is None or step.at < end_at - snapshots.WOKEN:
         return False

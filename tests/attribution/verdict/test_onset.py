@@ -151,6 +151,7 @@ def test_a_step_long_after_the_end_is_the_next_starts(make):
 
 def test_a_stall_of_a_program_without_steps_ends_with_its_calls(make):
     """It has no last step, and stood still hours before its end."""
+
     def look(before_end_s, seq):  # fmt: skip
         call = {"group": "0", "seq": seq, "op": "all_reduce", "numel": 4, "group_size": 2, "left": False}
         ranks = [{"rank": 0, "pid": 7, "alive": True, "steps": 0, "calls": [call]}]

@@ -492,7 +492,11 @@ FAULTS_AFTER = {
 def fault_beside_a_hang(make, fault, before_end_s, state, *, looked=True, gone=None):
     """Rank 1 on n2 sits in the user's code for the job's last 55 s; a fault of its node so long before the end."""
     stall = make.finding("rank_stall", 40, node="n1", source="probe", measured=15.0)
-    look = [dataclasses.replace(e, at=stall.at + timedelta(seconds=1)) for e in snapshots(make)] if looked else []
+    look = (
+        [dataclasses.replace(e, at=stall.at + timedelta(seconds=1)) for e in snapshots(make)]
+        if looked
+        else []
+    )
     event = make.event(before_end_s, **(gone or FAULTS_AFTER[fault]))
     ended = {"state": state, "exit_code": int(state == "FAILED"), "cancelled_by": "alice" if state == "CANCELLED" else None}  # fmt: skip
     return make.judge(*look, stall, event, attempt=make.attempt(**ended), last_progress_at=make.end - timedelta(seconds=55))  # fmt: skip

@@ -49,7 +49,12 @@ def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
 )
 def test_who_traces_a_process_is_known(tmp_path: Path, tracer: bytes, user: int | None) -> None:
     """By the user who started the tracer: a set-uid program keeps that one."""
-    for pid, users, by in ((30, b"1000\t1000", tracer), (31, b"1000\t1000", b"0"), (32, b"0\t0", b"0"), (33, b"1000\t0", b"0")):
+    for pid, users, by in (
+        (30, b"1000\t1000", tracer),
+        (31, b"1000\t1000", b"0"),
+        (32, b"0\t0", b"0"),
+        (33, b"1000\t0", b"0"),
+    ):
         (tmp_path / str(pid)).mkdir()
         status = b"Name:\tx\nState:\tt (tracing stop)\nTracerPid:\t%b\nUid:\t%b\t0\t0\n" % (by, users)
         (tmp_path / str(pid) / "status").write_bytes(status)
