@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -345,7 +345,7 @@ class Session:
         batches = [b for b in frame.collect()]  # noqa: C416
         rows = pa.Table.from_batches(batches, schema=batches[0].schema)
         inner = frame.optimized_logical_plan()
-        scans = [_shown(s) for s in self._scans(inner).values()]
+        scans = [pushdown.words(s) for s in self._scans(inner).values()]
         more = pa.table([["asked of every node"] * len(scans), scans], schema=rows.schema)
         return pa.concat_tables([rows, more])
 
@@ -388,25 +388,3 @@ def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
     at = time.time_ns()
     rows = [{"node": m.node, "rank": m.rank, "table": m.table, "reason": m.reason, "at": at} for m in found]
     return pa.Table.from_pylist(rows, schema=_MISSING_SCHEMA)
-
-
-def _shown(scan: Scan) -> str:
-    parts = [scan.table, f"columns: {', '.join(scan.columns) if scan.columns is not None else 'all'}"]
-    if scan.condition is not None:
-        parts.append(f"condition: {_words_of(scan.condition)}")
-    if scan.limit is not None:
-        parts.append(f"limit: {scan.limit}")
-    return "\n  ".join(parts)
-
-
-def _words_of(condition: Mapping[str, Any]) -> str:
-    op = condition["op"]
-    if op in ("and", "or"):
-        return "(" + f" {op} ".join(_words_of(c) for c in condition["of"]) + ")"
-    if op == "not":
-        return f"not {_words_of(condition['of'][0])}"
-    if op == "in":
-        return f"{condition['column']} in {condition['values']}"
-    if op in ("null", "not null"):
-        return f"{condition['column']} is {op}"
-    return f"{condition['column']} {op} {condition['value']!r}"

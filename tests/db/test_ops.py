@@ -242,8 +242,8 @@ def test_only_what_stands_or_ended_has_lasted(store: store_module.Store) -> None
 def test_what_was_begun_a_moment_ago_is_under_way(store: store_module.Store) -> None:
     """It has not failed; what was begun long ago and has no outcome has, as far as anybody knows."""
     now = datetime.now(UTC)
-    begun, asked = vocabulary.BEGUN, f"{vocabulary.BEGUN}: Slurm did not answer"
-    given = ((3, begun), (3, asked), (400, begun), (3, "no such node"))
+    begun, away = vocabulary.BEGUN, f"{vocabulary.BEGUN}: Slurm did not answer"
+    given = ((3, begun), (3, away), (400, begun), (3, "no such node"))
     for n, (age_s, why) in enumerate(given):
         store.save_drain(
             records.Drain(
