@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import psycopg
 import pytest
@@ -19,7 +20,7 @@ from psycopg.rows import dict_row
 
 from probing_cluster.db.server import embedded
 from probing_cluster.sandbox import cluster, jobs
-from probing_cluster.sandbox.machine import scratch
+from probing_cluster.sandbox.machine import configs, scratch
 
 sys.path.insert(0, str(Path(__file__).parent))  # for deaths
 
@@ -165,6 +166,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
+def _untested() -> Iterator[None]:
+    """Meanwhile clusters boot with such settings."""
+    made = configs.service_toml
+    with mock.patch.object(configs, "service_toml", lambda lay: Cluster.untested(made(lay))):
+        yield
+
+
+@contextlib.contextmanager
 def _booted() -> Iterator[Cluster]:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
@@ -179,7 +188,11 @@ def _booted() -> Iterator[Cluster]:
 
 
 class Clusters:
-    """The clusters that tests of a module share, one at a time: asking for another ends the one before."""
+    """The clusters that tests of a module share, one at a time: asking for another ends the one before.
+
+    What is drained there stays drained. Tests before a return cost more than all else on a cluster, and hold other nodes, which the next
+    test may need. `up` and `gangs` have them.
+    """
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
@@ -195,7 +208,8 @@ class Clusters:
         """The cluster of that name, booted if it is not the one there is."""
         if self._cluster is None or name != self._name:
             self.close()
-            self._name, self._cluster = name, self._open.enter_context(_booted())
+            with _untested():
+                self._name, self._cluster = name, self._open.enter_context(_booted())
         return self._cluster
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 NOBODY = 65534
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
