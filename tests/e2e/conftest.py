@@ -63,7 +63,7 @@ class Cluster:
             answer = ask()
             if answer:
                 return answer
-            time.sleep(0.2)
+            time.sleep(0.4)
         pytest.fail(f"no {what} within {BUSY * timeout_s:g} s\n{self.logs()}")
 
     def logs(self) -> str:
