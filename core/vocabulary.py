@@ -275,6 +275,11 @@ def is_back_already(why_state: str) -> bool:
     return why_state.startswith(_BACK) and why_state.endswith(NOT_ENDED)
 
 
+BEGUN = "begun; its outcome was not recorded"
+"""How the reason begins of an act that is recorded as failed until its outcome is known: whoever does it may end at any moment."""
+UNDER_WAY, UNDER_WAY_S = "under way", 300.0
+"""What people are shown of such an act, and for how many seconds; `db/ops.sql` says the same."""
+
 RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""
 

@@ -63,7 +63,7 @@ def test_they_run_again_in_the_order_of_their_file(tmp_path: Path) -> None:
     """Tests that share a cluster rely on it: the second of these passes only after the first."""
     first = (
         "from pathlib import Path\n"
-        + "def test_z{n}():\n    was = Path('z').exists()\n    Path('z').touch()\n    assert was\n    Path('again').touch()\n"
+        "def test_z{n}():\n    was = Path('z').exists()\n    Path('z').touch()\n    assert was\n    Path('again').touch()\n"
     )
     second = "def test_a{n}():\n    assert Path('again').exists()\n"
     assert _gate(tmp_path, first + second).returncode == 0

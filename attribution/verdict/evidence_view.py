@@ -337,7 +337,8 @@ class EvidenceView:
     @functools.cached_property
     def ranks_stalled(self) -> bool:
         """True if the probe reported a stall of its ranks and no progress after it."""
-        stalls = [f.event.at for f in self.findings if f.event.kind == "rank_stall"]
+        reported = [f.event for f in self.findings if f.event.source == "probe"]
+        stalls = [e.at for e in onset.lasting_stalls(reported, self.end_at)]
         step_at = self.case.last_progress_at
         return bool(stalls) and (step_at is None or step_at <= max(stalls))
 

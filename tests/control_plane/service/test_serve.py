@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+import uuid
 import zoneinfo
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import metrics, serve, tasks, turns
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.core.ending import watchdog
@@ -375,6 +377,11 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
         [records.LemonScore(cluster="c", node="n2", day=day, score=0.95, verdict="lemon", made_at=fakes.NOW)]
     )
     journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+    (done,) = service.store.drains()
+    for age_s in (5, 400):  # the younger one is under way, and nothing to be called for
+        at = service.clock.now() - timedelta(seconds=age_s)
+        begun = dataclasses.replace(done, drain_id=uuid.uuid4(), at=at, state="failed", why_state=view.BEGUN)
+        service.store.save_drain(begun)
     port = ports.choose(1)[0]
     service.config = settings.Settings(
         cluster=service.config.cluster,
@@ -389,6 +396,8 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
     assert value(text, "probing_task_passes_total", task="actions", outcome="ok") == 1
     assert value(text, "probing_node_faults", node="n2", severity="high") == 1
     assert value(text, "probing_decisions_24h", action="drain", state="done") == 1
+    assert value(text, "probing_decisions_24h", action="drain", state="failed") == 1
+    assert value(text, "probing_decisions_24h", action="drain", state="under way") == 1
     assert value(text, "probing_budget_nodes_taken") == 1
     assert value(text, "probing_database_up") == 1
     assert value(text, "probing_observe_only") == 0
