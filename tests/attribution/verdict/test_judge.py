@@ -1365,6 +1365,28 @@ def test_what_the_next_job_on_the_node_met_is_not_ours(make):
     assert make.judge(after, shared=following).cause == "user_error"
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "after_s", "cause"),
+    [
+        ("python_exception", "KeyError: 'checkpoint_dir'", 20, "user_error"),
+        ("python_exception", "RuntimeError: no sample left", 20, "gpu_lost"),
+        ("python_exception", "RuntimeError: no sample left", 90, "user_error"),
+        ("program_error", "solver: the mesh has no cells", 90, "user_error"),
+        ("cuda_error", "CUDA error: unspecified launch failure", 90, "gpu_lost"),
+    ],
+)
+def test_a_gpu_lost_long_after_an_own_error_is_not_its_cause(make, kind, message, after_s, cause):
+    """A job's own error needs no fault that nobody saw until a minute after the end; an error of CUDA's may."""
+    lost = [
+        make.event(
+            -after_s, kind="xid", code="79", source="kernel", device="gpu3", gpu_uuid=make.uuid("n2", 3)
+        ),
+        make.event(-after_s, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3)),
+    ]
+    own = make.finding(kind, message=message, detail={"first_cause": True, "role": "root"})
+    assert make.judge(*lost, own).cause == cause
+
+
 def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):
     """`exit 137` of a batch script is 9:0 in accounting: with the kernel's kill beside it, it is memory."""
     kill = make.event(2, kind="oom", code="memcg", node="n1")
