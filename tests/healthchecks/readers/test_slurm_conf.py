@@ -43,10 +43,14 @@ def test_nodes(name: str, gpus: int | None, cpus: int | None, mib: int | None) -
         ("gpu:h100", 1),
         ("nvme:2", None),
         ("gpu:4,craynetwork:1", 4),
+        ("gpu:1g.10gb:56", None),
+        ("gpu:nvidia_a100_3g.20gb:8(S:0-1)", None),
+        ("gpu:a100:2,gpu:1g.5gb+me:14", None),
+        ("gpu:7g:4", 4),
     ],
 )
 def test_gres(gres: str, count: int | None) -> None:
-    """Every way to write a number of GPUs."""
+    """Every way to write a number of GPUs; slices of GPUs are no number of them."""
     assert slurm_conf.parse(f"NodeName=n Gres={gres}", "n").gpu_count == count
 
 
