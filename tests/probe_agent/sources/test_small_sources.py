@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -99,6 +100,50 @@ def test_device_gone_from_the_bus_is_grave(watch: Any, present: Any) -> None:
     address = _hca(watched)
     (watched.reader.root / "sys/bus/pci/devices" / address).rename(watched.reader.root / "gone")
     assert present(watched.look(3)) == [("pcie_link", "missing", address, "high")]
+
+
+def _at(watched: Any, old: str, new: str) -> None:
+    (watched.reader.root / "sys/bus/pci/devices" / old).rename(
+        watched.reader.root / "sys/bus/pci/devices" / new
+    )
+
+
+def test_virtual_functions_come_and_go(watch: Any, present: Any) -> None:
+    """Nobody misses one, nor one that an earlier version watched."""
+    watched = watch(pcie.SOURCE)
+    address = _hca(watched)
+    place = watched.reader.root / "sys/bus/pci/devices" / address
+    (place / "physfn").symlink_to("../0000:00:00.0")
+    for name in ("current_link_width", "current_link_speed"):
+        (place / name).write_text("0\n" if name.endswith("width") else "Unknown\n")
+    assert address not in asyncio.run(pcie.read(watched.reader, {}, watched.context))["known"]
+    (place / "physfn").unlink()
+    watched.look()
+    assert address in watched.memory["best"]
+    _at(watched, address, "../gone")
+    assert present(watched.look(40)) == []
+
+
+def test_renumbered_bus_is_said_once_and_grave_only_if_one_is_missing(
+    watch: Any, present: Any, moved: Any
+) -> None:
+    """After a boot as many devices are there as before, at other addresses; with one less, or in the same boot, they are gone."""
+    watched = watch(pcie.SOURCE)
+    watched.look(2)
+    hcas = sorted(a for a, link in watched.memory["best"].items() if link["what"] == "hca")
+    watched.reboot()
+    for n, address in enumerate(hcas):
+        _at(watched, address, f"0001:{n:02x}:00.0")
+    judged = watched.look()
+    assert moved(judged) == [("pcie_link", "renumbered", "0001:00:00.0", "info")]
+    assert (present(watched.look(40)), watched.look().edges) == ([], ())
+    _at(watched, "0001:00:00.0", "0002:00:00.0")
+    assert present(watched.look(3)) == [("pcie_link", "missing", "0001:00:00.0", "high")]
+    watched.reboot("third-boot")
+    _at(watched, "0002:00:00.0", "../gone")
+    for n in range(1, len(hcas)):
+        _at(watched, f"0001:{n:02x}:00.0", f"0003:{n:02x}:00.0")
+    assert {c for _, c, _, s in present(watched.look(3)) if s == "high"} == {"missing"}
 
 
 def test_fatal_pcie_error_counted_by_the_device_is_grave(watch: Any, moved: Any) -> None:
