@@ -120,6 +120,18 @@ def test_the_gpus_join_the_nodes_inventory_and_keep_their_names(desk: Desk) -> N
     assert judged.inventory.by_pci("0000:c1:00.0").device == "gpu1"
 
 
+def test_a_chip_that_answers_elsewhere_is_not_gone(desk: Desk) -> None:
+    """Partitions of a GPU that are joined again, and a bus that firmware renumbered; another chip in its stead is no excuse."""
+    desk.look(raw={"gpus": [gpu(0), gpu(1), gpu(2, pci_bus_id="0000:c1:00.1")], "chips": CHIPS})
+    moved = CHIPS["0000:c1:00.0"]
+    assert desk.look(3, raw={"gpus": [gpu(0), gpu(1)]}).present == ()
+    elsewhere = {"gpus": [gpu(0), gpu(1, pci_bus_id="0000:d1:00.0")], "chips": {"0000:d1:00.0": moved}}
+    assert desk.look(3, raw=elsewhere).present == ()
+    other = {**moved, "serial": "0123456789abcdef"}
+    third = {"gpus": [gpu(0), gpu(1, pci_bus_id="0000:e1:00.0")], "chips": {"0000:e1:00.0": other}}
+    assert [c.pci_bus_id for c in desk.look(3, raw=third).present] == ["0000:d1:00.0"]
+
+
 def test_a_makers_reading_leaves_the_other_makers_gpus(desk: Desk) -> None:
     """Each library shows its own; the inventory is the node's."""
     nvidia = gpus.Inventory(gpus=(gpus.Gpu(uuid="GPU-1", index=0, minor=0, pci_bus_id="0000:3b:00.0"),))
