@@ -140,9 +140,7 @@ def _named(
     return {a: {**g, "index": known[a]["index"]} if a in known else g for a, g in answering.items()}
 
 
-def _elsewhere(
-    address: str, answering: Iterable[str], chips_of: Mapping[str, Mapping[str, Any]]
-) -> bool:
+def _elsewhere(address: str, answering: Iterable[str], chips_of: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether the chip of an address answers at another: a partition that was joined again, or a renumbered bus."""
     serial = str(chips_of.get(address, {}).get("serial") or "")
     return any(
