@@ -169,8 +169,8 @@ class KernelLog:
                 found = interfaces.confirmed(found, self._identity.path(interfaces.NET))
                 found = self._of_a_drive(found)
                 sightings.append(self._sighting(found, line, times))
-        except Exception as exc:
-            # A rule's own bug must not end the agent: the same line would be read first by its next start, too.
+        except Exception as exc:  # noqa: BLE001 - as a source's own bug must not
+            # A rule's own bug ends no agent: the same line would be the first that its next start reads.
             self.unjudged_total += 1
             if self.unjudged_total == 1:
                 _log.exception("kernel message %d", line.seq)
