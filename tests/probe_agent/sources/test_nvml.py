@@ -235,6 +235,17 @@ def test_uncorrectable_error_is_grave_once_and_its_reset_is_seen(desk: Desk, mov
     assert judged.edges == ()
 
 
+def test_mig_mode_switches_nvlinks_off(desk: Desk, present: Any) -> None:
+    """GPUs whose links were up and that are sliced since are well; a link that is missing when MIG is off again is down."""
+    off = tuple(values.NvLink(link=n, active=False) for n in range(4))
+    desk.set(1, mig=True, links=off)
+    assert present(desk.look(2)) == []
+    desk.set(1, mig=False, links=off)
+    assert present(desk.look()) == [("nvlink", "inactive", "gpu1", "high")]
+    desk.set(1, mig=True, links=())
+    assert present(desk.look()) == []
+
+
 def test_corrected_errors_are_told_by_powers_of_ten(desk: Desk, moved: Any) -> None:
     """Information, now and then."""
     counts = []

@@ -187,6 +187,26 @@ def test_service_that_ran_and_runs_no_more_is_told(watch: Any, present: Any, mov
     assert present(watched.look()) == []
 
 
+def test_service_that_was_switched_off_is_not_missed(watch: Any, present: Any) -> None:
+    """Stopped and disabled is a decision; stopped only, failed, or on the site's list is not."""
+    watched = systemd(watch(services.SOURCE))
+    words = ("loaded", "active", "running", "0")
+    both = ("munge.service", "sssd.service", "slurmd.service")
+    watched.reader.answer("systemctl", units(*((name, *words) for name in both)))
+    watched.look()
+    off = "\nUnitFileState=disabled"
+    rows = (
+        ("munge.service", "loaded", "inactive", "dead", f"0{off}"),
+        ("sssd.service", "loaded", "failed", "failed", f"0{off}"),
+        ("slurmd.service", "loaded", "inactive", "dead", "0\nUnitFileState=enabled"),
+    )
+    watched.reader.answer("systemctl", units(*rows).replace("\n\nUnitFileState", "\nUnitFileState"))
+    missed = [d for _, _, d, _ in present(watched.look(2))]
+    assert missed == ["sssd.service", "slurmd.service"]
+    missed = [d for _, _, d, _ in present(watched.look(2, expect_services=("munge.service",)))]
+    assert "munge.service" in missed
+
+
 def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, present: Any) -> None:
     """The kernel keeps fifteen characters of a name; that is enough."""
     watched = watch(services.SOURCE)
@@ -197,13 +217,20 @@ def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, p
 
 
 def test_full_local_file_system_is_told(watch: Any, present: Any) -> None:
-    """Space and inodes are judged apart."""
+    """Space and inodes are judged apart; an image that nobody can write is always full."""
     watched = watch(disk.SOURCE)
     gib = 2**30
     answers = {
         "/": {"bytes_total": 100 * gib, "bytes_free": gib // 2, "inodes_total": 100, "inodes_free": 50},
         "/tmp": {"bytes_total": 100 * gib, "bytes_free": 50 * gib, "inodes_total": 100, "inodes_free": 4},
         "/run": {"error": "EIO"},
+        "/var": {
+            "bytes_total": gib,
+            "bytes_free": 0,
+            "inodes_total": 9,
+            "inodes_free": 0,
+            "read_only": True,
+        },
     }
     judged = disk.judge(answers, {}, watched.context)
     assert present(judged) == [("disk", "space_full", "/", "low"), ("disk", "inodes_low", "/tmp", "info")]
@@ -226,15 +253,42 @@ def test_memory_that_jobs_fill_drains_no_node(watch: Any, present: Any) -> None:
     }
 
 
-def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) -> None:
-    """A DIMM the firmware mapped out shows as less memory than before."""
-    watched = watch(memory.SOURCE)
-    watched.look()
+def _memory(watched: Any, share: float = 1.0) -> int:
+    """Leaves `share` of the node's memory; how many KiB there were."""
     text = (watched.reader.root / "proc/meminfo").read_text()
     total = int(text.split("MemTotal:")[1].split()[0])
-    put(watched, "proc/meminfo", text.replace(str(total), str(total * 15 // 16), 1).rstrip("\n"))
+    put(watched, "proc/meminfo", text.replace(str(total), str(int(total * share)), 1).rstrip("\n"))
+    return total
+
+
+def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) -> None:
+    """A DIMM the firmware mapped out shows as less memory than before the boot; what a hypervisor takes meanwhile is none."""
+    watched = watch(memory.SOURCE)
+    watched.look()
+    _memory(watched, 15 / 16)
+    assert present(watched.look()) == []
+    watched.reboot()
     assert present(watched.look()) == [("memory", "size", "memory", "low")]
     assert present(watched.look(relearn=True)) == []
+
+
+def test_memory_of_a_gpu_is_not_the_hosts(watch: Any, present: Any) -> None:
+    """A Grace's kernel has the GPU's memory once its driver is loaded, on a NUMA node without CPUs."""
+    watched = watch(memory.SOURCE)
+    base = "sys/devices/system/node/node1"
+    (watched.reader.root / base).mkdir(parents=True)
+    put(watched, f"{base}/cpulist", "")
+    put(
+        watched, f"{base}/meminfo", f"Node 1 MemTotal:       {_memory(watched) // 6} kB\nNode 1 MemFree: 1 kB"
+    )
+    watched.look()
+    watched.reboot()
+    put(watched, f"{base}/meminfo", "Node 1 MemTotal:       0 kB")
+    _memory(watched, 5 / 6)
+    assert present(watched.look()) == []
+    watched.reboot("third-boot")
+    _memory(watched, 0.95)
+    assert present(watched.look()) == [("memory", "size", "memory", "low")]
 
 
 def test_memory_that_cannot_be_read_is_unknown(watch: Any, bare: Any) -> None:
