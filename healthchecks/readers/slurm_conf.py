@@ -78,15 +78,19 @@ def parse(text: str, name: str) -> nodeview.Expectations:
     """What the NodeName lines for `name` (and DEFAULT before them) promise."""
     default: dict[str, str] = {}
     mine: dict[str, str] | None = None
+    overrides = False
     for line in text.splitlines():
         pairs = {k.lower(): v.strip('"') for k, v in _PAIR.findall(line)}
+        overrides |= "config_overrides" in pairs.get("slurmdparameters", "").lower().split(",")
         if "nodename" not in pairs:
             continue
         if pairs["nodename"].upper() == "DEFAULT":
             default |= pairs
         elif _names(pairs["nodename"], name):
             mine = {**default, **(mine or {}), **pairs}
-    return _expectations(mine or {})
+    found = _expectations(mine or {})
+    # Then Slurm takes the numbers as they are, also of a node that has less.
+    return dataclasses.replace(found, cpu_count=None, memory_bytes=None) if overrides else found
 
 
 def _names(expression: str, name: str) -> bool:

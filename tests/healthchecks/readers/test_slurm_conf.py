@@ -54,6 +54,16 @@ def test_gres(gres: str, count: int | None) -> None:
     assert slurm_conf.parse(f"NodeName=n Gres={gres}", "n").gpu_count == count
 
 
+def test_numbers_that_slurm_does_not_hold_to(node: Any) -> None:
+    """With config_overrides a node may be configured with more CPUs and memory than it has."""
+    text = (
+        "SlurmdParameters=numa_node_as_socket,config_overrides\nNodeName=n CPUs=999 RealMemory=9 Gres=gpu:4"
+    )
+    conf = slurm_conf.parse(text, "n")
+    assert (conf.cpu_count, conf.memory_bytes, conf.gpu_count) == (None, None, 4)
+    assert slurm_conf.parse(text.replace("config_overrides", "l3cache_as_socket"), "n").cpu_count == 999
+
+
 def test_files(node: Any) -> None:
     """The configuration of the node is found, its includes followed, and what the caller knows stands."""
     node.put("etc/slurm/slurm.conf", "include nodes.conf\nNodeName=n2 \\\n  Gres=gpu:2")
