@@ -61,7 +61,9 @@ def foreign_gpus(found: Sequence[PciFunction]) -> bool:
     of AMD's may be a processor's, too: beside GPUs of NVIDIA a display counts for nothing.
     """
     others = [
-        f for f in found if f.vendor != NVIDIA and not (f.vendor == INTEL and f.address[5:].startswith("00:"))
+        f
+        for f in found
+        if f.vendor != NVIDIA and not (f.vendor == INTEL and f.address.partition(":")[2].startswith("00:"))
     ]
     if any(f.class_code in (0x0302, 0x0380) or f.class_code >> 8 == 0x12 for f in others):
         return True
