@@ -199,7 +199,9 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="agent_silent", meaning="the agent fell silent"),
     EventKind(name="node_down", meaning="the agent fell silent and Slurm does not reach the node either"),
     EventKind(name="node_set_down", meaning="a person set the node DOWN in Slurm"),
-    EventKind(name="agent_overrun", meaning="the agent could not keep up with a log"),
+    EventKind(
+        name="agent_overrun", meaning="the agent could not keep up with a log, or not judge a line of it"
+    ),
     EventKind(name="agent_dropped", meaning="the agent's spool dropped events"),
 )
 """Every kind of node event; the kinds of a job's own side are those of docs/evidence.md."""
