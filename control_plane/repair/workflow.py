@@ -280,19 +280,23 @@ class Pass:
         return steps.named(incident.cause, steps.load(self.context.config.repair)).steps
 
     def idle_references(self, incident: records.RepairIncident) -> tuple[str, ...]:
-        """Idle nodes, well by their agents, of the node's partition; as many as may be references at one time."""
+        """Idle nodes, well by their agents, of the node's partition: those of the round before first, and as many more in each further one."""
         here = self.nodes.get(incident.node)
         if here is None:
             return ()
         ledger = budget.Ledger.of_references(self.fleet_view, self.context.config.policy)
         mine = reservation_of(incident)
         chosen: list[str] = []
-        for name, node in sorted(self.nodes.items()):
-            if len(chosen) == self.context.config.diagnostics.references:
+        before = incident.detail.get("beside", ())
+        for name in sorted(self.nodes, key=lambda n: (n not in before, n)):
+            if len(chosen) >= self.context.config.diagnostics.references * (incident.n_rounds + 1):
                 break
+            # Our own job has just ended on those of before: the pass began while it ran.
+            node = self.node(name) if name in before else self.nodes[name]
             usable = name != incident.node and self.is_idle(node) and name in self.context.green
             if (
                 usable
+                and node is not None
                 and self.fleet_view.under_test.get(name, mine) == mine
                 and set(node.partitions) & set(here.partitions)
                 and not ledger.refuses(name, leaves_service=False)
@@ -300,6 +304,10 @@ class Pass:
                 ledger.take(name)
                 chosen.append(name)
         return tuple(chosen)
+
+    def further_references(self, incident: records.RepairIncident) -> set[str]:
+        """Idle nodes that a further round would have beside those of this one."""
+        return set(self.idle_references(incident)) - set(incident.reference_nodes)
 
 
 def in_tests(incidents: Iterable[records.RepairIncident], now: datetime) -> dict[uuid.UUID, str]:
