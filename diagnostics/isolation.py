@@ -141,7 +141,7 @@ class IsolationCase:
     @property
     def proven(self) -> set[str]:
         """Nodes that passed with somebody, and are not bad."""
-        return {node for node in self._everyone if self._passes(node)} - self._bad
+        return {n for n in self._everyone if n not in self._bad and self._passes(n)}
 
     def _passes(self, node: str, besides: Collection[str] = ()) -> int:
         return sum(tally.passed for other, tally in self._met[node].items() if other not in besides)
@@ -155,11 +155,9 @@ class IsolationCase:
         bad: set[str] = set()
         while fresh := {n for n in self._everyone if n not in bad and self._is_bad(n, bad)}:
             bad |= fresh
-        return bad, {
-            (a, b)
-            for a, b in combinations(self._everyone, 2)
-            if self._is_bad_link(a, b, bad) and self._is_bad_link(b, a, bad)
-        }
+        failed = [(a, b) for a in self._everyone for b in self._fails(a, bad)]
+        ends = {(a, b) for a, b in failed if self._is_bad_link(a, b, bad)}
+        return bad, {key(a, b) for a, b in ends if (b, a) in ends}
 
     def _is_bad(self, node: str, bad: set[str]) -> bool:
         is_dead = not self._passes(node)
@@ -177,8 +175,8 @@ class IsolationCase:
 
     def _is_bad_link(self, node: str, other: str, bad: set[str]) -> bool:
         """As seen from one end: the pair never passes, and every other pair of the node always ends alike."""
-        tally = self._met[node].get(other)
-        if tally is None or tally.passed or tally.failed < FIRM or bad & {node, other}:
+        tally = self._met[node][other]
+        if tally.passed or tally.failed < FIRM or node in bad:
             return False
         mixed = any(t.passed and t.failed for n, t in self._met[node].items() if n not in bad)
         return not mixed and self._passes(node, bad) >= FIRM + TWICE
@@ -187,7 +185,7 @@ class IsolationCase:
         """Partners with whom it failed though neither is bad, nor is their link."""
         if node in self._bad:
             return []
-        return [n for n in self._fails(node, self._bad) if not {(node, n), (n, node)} & self._links]
+        return [n for n in self._fails(node, self._bad) if key(node, n) not in self._links]
 
     def _partners(self, node: str) -> list[str]:
         """Whoever it can still be tested with."""
@@ -198,15 +196,12 @@ class IsolationCase:
 
     def _lacks(self, node: str) -> bool:
         """Whether a node under test has passed too seldom, or with too few partners, to be proven well."""
-        passed = [n for n in self._partners(node) if n in self._met[node] and self._met[node][n].passed]
-        return (
-            node in self.nodes
-            and node not in self._bad
-            and (
-                self._passes(node, self._bad) < self.passes
-                or len(passed) < min(ENOUGH, len(self._partners(node)))
-            )
-        )
+        if node not in self.nodes or node in self._bad:
+            return False
+        if self._passes(node, self._bad) < self.passes:
+            return True
+        passed = sum(1 for n, t in self._met[node].items() if t.passed and n not in self._bad)
+        return passed < ENOUGH and passed < len(self._partners(node))
 
     def next_pairs(self) -> tuple[Pair, ...]:
         """The pairs to test now, side by side; empty when nothing that could be tested would tell more."""
@@ -222,13 +217,13 @@ class IsolationCase:
 
     def _for_the_unsettled(self) -> Iterator[Pair]:
         """A partner for each node about which nobody can tell yet: those first whose word may count soon, then who was asked least."""
-        taken: set[str] = set()
+        taken, proven = set[str](), self.proven
         most = self.passes + 3 * FIRM + len(self.nodes) * self.every_link
         for node in sorted(self._everyone, key=lambda n: (not self._is_promising(n), self._asked[n])):
             doubted = self._unexplained(node)
             if node in taken or self._asked[node] >= most or not (doubted or self._lacks(node)):
                 continue
-            found = next((n for n in self._order(node, doubted) if n not in taken), None)
+            found = next((n for n in self._order(node, doubted, proven) if n not in taken), None)
             if found is not None:
                 taken |= {node, found}
                 yield node, found
@@ -237,9 +232,9 @@ class IsolationCase:
         """Whether it passed, though not so often that its word counts."""
         return 0 < self._passes(node, self._bad) < FIRM
 
-    def _order(self, node: str, doubted: Sequence[str]) -> list[str]:
+    def _order(self, node: str, doubted: Sequence[str], proven: Collection[str]) -> list[str]:
         """Its partners, the most telling first: new ones; where it failed, those it failed with in turn with one that is well."""
-        proven, met, none = self.proven, self._met[node], Tally()
+        met, none = self._met[node], Tally()
         partners = sorted(self._partners(node), key=lambda n: (met.get(n, none).tests, n not in proven))
         clean = [n for n in partners if n not in doubted and n in met and met[n].passed]
         telling = [n for n in partners if n in doubted and n in proven]
@@ -255,7 +250,7 @@ class IsolationCase:
         return Isolation(
             bad_nodes=tuple(bad),
             unsteady=tuple(n for n in bad if self._passes(n)),
-            bad_links=tuple(sorted(key(*link) for link in self._links)),
+            bad_links=tuple(sorted(self._links)),
             proven=tuple(n for n in self._everyone if n in self.proven),
             open_nodes=tuple(still_open),
             why=self._missing(still_open) if still_open else "",
