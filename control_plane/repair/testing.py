@@ -112,7 +112,7 @@ def _judge(
                 beside = {"next": "again", "beside": [*incident.reference_nodes]}
                 return work.save(incident, state="closing", why=why, detail=detail | beside)
             return work.save(incident, state="opening", why=why, detail=detail)
-        words = [sanitize.clean(f"not proven well: {w}", 300) for w in missing[:8]]
+        words = [sanitize.clean(f"{workflow.NOT_PROVEN}{w}", 300) for w in missing[:8]]
         return work.save(
             incident,
             state="closing",

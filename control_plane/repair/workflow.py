@@ -21,6 +21,8 @@ BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _REPAIR = "repair: "
 """Prefixes of a drain's reason once tests have failed: a repair is under way, or a person must act."""
 _TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)-[0-9a-f]{{8}}")
+NOT_PROVEN = "not proven well: "
+"""How a repair's words begin of a test that did not show its node well, and did not show it bad."""
 _LIFTED = "its drain was lifted"
 _LOOK_S = 120.0
 """How long an agent may take to look again."""

@@ -789,6 +789,35 @@ def test_a_node_of_which_nobody_can_tell_is_tested_more_often_beside_further_ref
         site.close()
 
 
+def test_a_node_that_failed_beside_others_is_tested_beside_others_before_it_returns(
+    store: db_store.Store,
+) -> None:
+    """Its own tests pass, and no node is idle: a person who gives it back does not make its links well."""
+    site = Site(store)
+    asked: list[tuple[str, ...]] = []
+
+    def passing_alone(requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        asked.append(requested.references)
+        found = site.running._found(requested).found
+        assert found is not None
+        return rounds.RoundEnd(found=dataclasses.replace(found, bad_nodes=("n1",) if len(asked) == 1 else ()))
+
+    site.running.answer = passing_alone
+    site.start()
+    assert site.until("ticket").detail["failing"] == [f"pair: {round_findings.ALONE}"]
+    idle = {n: site.slurm.nodes[n] for n in ("n2", "n3")}
+    for name, node in idle.items():
+        site.slurm.nodes[name] = dataclasses.replace(node, states=frozenset({"ALLOCATED"}))
+    site.note("release")
+    for _ in range(3):
+        site.look()
+    assert (site.now().state, len(asked)) == ("queued", 1)
+    assert "no idle node" in site.now().why
+    site.slurm.nodes |= idle
+    site.until("returned")
+    assert asked[1] == ("n2", "n3")
+
+
 def test_a_round_whose_reference_broke_accuses_nobody_and_is_begun_anew(store: db_store.Store) -> None:
     """Without the reference's fault the same answers would end at a ticket."""
     site = Site(store)
