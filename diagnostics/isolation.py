@@ -106,7 +106,7 @@ class IsolationCase:
         self._everyone = (*self.nodes, *self.references)
         self._met: dict[str, dict[str, Tally]] = {node: {} for node in self._everyone}
         """By node and partner; both ends have the same tally."""
-        self._asked: Counter[str] = Counter()
+        self._n_chosen: Counter[str] = Counter()
         self._bad: set[str] = set()
         self._links: set[Pair] = set()
 
@@ -205,23 +205,23 @@ class IsolationCase:
 
     def next_pairs(self) -> tuple[Pair, ...]:
         """The pairs to test now, side by side; empty when nothing that could be tested would tell more."""
-        if not self._asked and len(self.nodes) > 1:
+        if not self._n_chosen and len(self.nodes) > 1:
             chosen = [(self.nodes[i], self.nodes[i + 1]) for i in range(0, len(self.nodes) - 1, 2)]
         else:
             chosen = list(self._for_the_unsettled())
             if self.every_link:
                 unmet = (p for p in combinations(self.nodes, 2) if p[1] not in self._met[p[0]])
                 chosen += apart(unmet, {node for pair in chosen for node in pair})
-        self._asked.update(node for pair in chosen for node in pair)
+        self._n_chosen.update(node for pair in chosen for node in pair)
         return tuple(chosen)
 
     def _for_the_unsettled(self) -> Iterator[Pair]:
         """A partner for each node about which nobody can tell yet: those first whose word may count soon, then who was asked least."""
         taken, proven = set[str](), self.proven
         most = self.passes + 3 * FIRM + len(self.nodes) * self.every_link
-        for node in sorted(self._everyone, key=lambda n: (not self._is_promising(n), self._asked[n])):
+        for node in sorted(self._everyone, key=lambda n: (not self._is_promising(n), self._n_chosen[n])):
             doubted = self._unexplained(node)
-            if node in taken or self._asked[node] >= most or not (doubted or self._lacks(node)):
+            if node in taken or self._n_chosen[node] >= most or not (doubted or self._lacks(node)):
                 continue
             found = next((n for n in self._order(node, doubted, proven) if n not in taken), None)
             if found is not None:
@@ -237,11 +237,11 @@ class IsolationCase:
         met, none = self._met[node], Tally()
         partners = sorted(self._partners(node), key=lambda n: (met.get(n, none).tests, n not in proven))
         clean = [n for n in partners if n not in doubted and n in met and met[n].passed]
-        telling = [n for n in partners if n in doubted and n in proven]
+        useful = [n for n in partners if n in doubted and n in proven]
         if doubted and self._is_promising(node):
             return [*clean, *(n for n in partners if n not in clean)]
-        telling += clean[-max(1, ENOUGH - len(telling)) :]
-        return partners if not doubted or len(telling) < ENOUGH else sorted(telling, key=partners.index)
+        useful += clean[-max(1, ENOUGH - len(useful)) :]
+        return partners if not doubted or len(useful) < ENOUGH else sorted(useful, key=partners.index)
 
     def outcome(self) -> Isolation:
         """What is proven by now."""

@@ -765,24 +765,24 @@ def test_a_node_of_which_nobody_can_tell_is_tested_more_often_beside_further_ref
     for answers, state in (([("n1",), ()], "returned"), ([("n1",)] * 3, "ticket")):
         site = Site(store, reset_command="reset")
         site.config = dataclasses.replace(site.config, diagnostics=settings.DiagnosticsSettings(references=1))
-        asked: list[tuple[tuple[str, ...], int]] = []
+        requests: list[tuple[tuple[str, ...], int]] = []
 
         def unclear(
-            requested: campaign.RoundRequest, site: Site = site, ends: Any = answers, asked: Any = asked
+            requested: campaign.RoundRequest, site: Site = site, ends: Any = answers, requests: Any = requests
         ) -> rounds.RoundEnd:
-            asked.append((requested.references, requested.passes))
+            requests.append((requested.references, requested.passes))
             found = site.running._found(requested).found
             assert found is not None
             return rounds.RoundEnd(
                 found=dataclasses.replace(
-                    found, open_nodes=ends[len(asked) - 1], why="n1-n2 failed 1 of 3 times"
+                    found, open_nodes=ends[len(requests) - 1], why="n1-n2 failed 1 of 3 times"
                 )
             )
 
         site.running.answer = unclear
         site.start()
         end = site.until(state)
-        assert asked == [(("n2",), 8), (("n2", "n3"), 16), (("n2", "n3"), 24)][: len(answers)]
+        assert requests == [(("n2",), 8), (("n2", "n3"), 16), (("n2", "n3"), 24)][: len(answers)]
         if state == "ticket":
             assert "n1-n2 failed 1 of 3 times" in end.detail["failing"][0]
             assert (end.steps_done, "DRAIN" in site.slurm.nodes["n1"].states) == (0, True)
@@ -794,13 +794,15 @@ def test_a_node_that_failed_beside_others_is_tested_beside_others_before_it_retu
 ) -> None:
     """Its own tests pass, and no node is idle: a person who gives it back does not make its links well."""
     site = Site(store)
-    asked: list[tuple[str, ...]] = []
+    requests: list[tuple[str, ...]] = []
 
     def passing_alone(requested: campaign.RoundRequest) -> rounds.RoundEnd:
-        asked.append(requested.references)
+        requests.append(requested.references)
         found = site.running._found(requested).found
         assert found is not None
-        return rounds.RoundEnd(found=dataclasses.replace(found, bad_nodes=("n1",) if len(asked) == 1 else ()))
+        return rounds.RoundEnd(
+            found=dataclasses.replace(found, bad_nodes=("n1",) if len(requests) == 1 else ())
+        )
 
     site.running.answer = passing_alone
     site.start()
@@ -811,11 +813,11 @@ def test_a_node_that_failed_beside_others_is_tested_beside_others_before_it_retu
     site.note("release")
     for _ in range(3):
         site.look()
-    assert (site.now().state, len(asked)) == ("queued", 1)
+    assert (site.now().state, len(requests)) == ("queued", 1)
     assert "no idle node" in site.now().why
     site.slurm.nodes |= idle
     site.until("returned")
-    assert asked[1] == ("n2", "n3")
+    assert requests[1] == ("n2", "n3")
 
 
 def test_a_round_whose_reference_broke_accuses_nobody_and_is_begun_anew(store: db_store.Store) -> None:
