@@ -98,12 +98,14 @@ class _Round:
         single = tuple(name for name, test in self._chosen.items() if test.scope == "node")
         if single:
             self._alone(single)
+        all_failed = round_findings.failed_alone(self._results.values()) >= set(self._request.nodes)
         case = isolation.IsolationCase(
             self._request.round_id,
             self._request.nodes,
             self._request.references,
             every_link=self._request.every_link,
-            passes=self._request.passes,
+            # Who has failed alone returns by no number of passes.
+            passes=isolation.TWICE if all_failed else self._request.passes,
         )
         slow_links: tuple[isolation.Pair, ...] = ()
         in_pairs = "pair" in self._chosen and len(self._everyone) > 1
@@ -214,11 +216,7 @@ class _Round:
 
     def _collect(self) -> None:
         """For tickets: the parts, logs and the vendor's report of nodes that failed, while their job still runs."""
-        failed = {
-            r.node
-            for r in self._results.values()
-            if r.outcome is records.Outcome.FAIL and not r.peer and round_findings.is_of_one(r.test)
-        }
+        failed = round_findings.failed_alone(self._results.values())
         nodes = [node for node in self._request.nodes if node in failed]
         names = tuple(name for name, test in self._chosen.items() if test.scope == "after")
         deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)

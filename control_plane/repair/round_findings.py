@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from probing_cluster.core import records
 from probing_cluster.diagnostics import registry, worker
@@ -41,6 +41,11 @@ def proven(found: Findings, node: str) -> list[str]:
     if node in found.bad_nodes and not any(w.startswith("pair: ") for w in words):
         words.append(f"pair: {ALONE}")
     return words
+
+
+def failed_alone(results: Iterable[records.DiagnosticResult]) -> set[str]:
+    """The nodes that failed a test of their own."""
+    return {r.node for r in results if r.outcome is records.Outcome.FAIL and not r.peer and is_of_one(r.test)}
 
 
 def against(found: Findings, node: str) -> list[str]:

@@ -185,6 +185,17 @@ def test_a_node_that_fails_at_times_is_no_bad_link(steps: Steps) -> None:
     assert round_findings.against(found, "a") == [f"pair: {round_findings.AT_TIMES}"]
 
 
+def test_a_node_that_failed_alone_is_not_tested_long_in_pairs(steps: Steps) -> None:
+    def n_pairs() -> int:
+        steps.calls.clear()
+        run(steps, "a", references=("r",), passes=8)
+        return sum(call.tests == ("pair",) for call in steps.calls)
+
+    assert n_pairs() == 8
+    steps.wrong = {"a"}
+    assert n_pairs() == 2
+
+
 def test_a_pair_that_fails_while_it_is_timed_is_a_failed_test(steps: Steps) -> None:
     steps.torn_links, steps.torn_from = {frozenset("ab")}, 4
     found = run(steps, "a", "b", "c", "d", tests=("pair",))
