@@ -3,8 +3,8 @@
 A fault need not show each time, a test may fail by chance, and a node that is held against may be the bad one. So one result
 convicts nobody, and none clears a node of another result:
 
-* A node is bad when it fails twice with each of two partners that are sound. Sound is who passed with others and failed with
-  none of them. Where it passes with somebody, it must fail at times and pass at times with both: else its links may be it.
+* A node is bad when it fails twice with each of two partners that are sound. Sound is who passed with others and hardly
+  ever failed. Where it passes with somebody, it must fail at times and pass at times with both: else its links may be it.
 * A link is bad when it fails each time, and its two ends end alike each time with each other partner.
 * A failed test that neither explains leaves both nodes open: they are not proven well, and not accused.
 
@@ -27,7 +27,7 @@ ENOUGH = 2
 TWICE = 2
 """Tests that must fail with each of them."""
 FIRM = 4
-"""Passes with others that make a partner sound; tests that a link must fail without a pass to be called bad."""
+"""Passes with others that make a partner sound, as many more for each failure; tests that a link must fail without a pass to be called bad."""
 PROOF = 8
 """Passes in a row that prove a node well enough for service: of nodes that fail in half of their tests 0.4 % have them by luck."""
 _MOST_WORDS = 4
@@ -169,9 +169,10 @@ class IsolationCase:
         return len(against) >= ENOUGH and (is_dead or any(t.passed for t in against.values()))
 
     def _is_sound(self, node: str, besides: set[str]) -> bool:
-        """Whether what it says counts: it passed with others and failed with none of them that ever passed."""
-        failed = [other for other in self._fails(node, besides) if self._passes(other)]
-        return self._passes(node, besides) >= FIRM and not failed
+        """Whether what it says counts: it passed with others, and seldom failed with those that ever passed."""
+        met = self._met[node]
+        failed = sum(met[other].failed for other in self._fails(node, besides) if self._passes(other))
+        return self._passes(node, besides) >= FIRM * (1 + failed)
 
     def _is_bad_link(self, node: str, other: str, bad: set[str]) -> bool:
         """As seen from one end: the pair never passes, and every other pair of the node always ends alike."""

@@ -20,7 +20,7 @@ from probing_cluster.diagnostics import isolation
 
 NODE = "n"
 MOST_ROUNDS = 3
-OFTEN = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1)
+OFTEN = (1.0, 0.7, 0.5, 0.3, 0.1)
 SPOTS = (
     "the node",
     "its link to a reference",
