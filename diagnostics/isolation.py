@@ -4,7 +4,7 @@ A fault need not show each time, a test may fail by chance, and a node that is h
 convicts nobody, and none clears a node of another result:
 
 * A node is bad when it fails twice with each of two partners that are sound. Sound is who passed with others and hardly
-  ever failed. Where it passes with somebody, it must fail at times and pass at times with both: else its links may be it.
+  ever failed. Where it passes at times, it must fail often with both and pass with one of them: else its links may be it.
 * A link is bad when it fails each time, and its two ends end alike each time with each other partner.
 * A failed test that neither explains leaves both nodes open: they are not proven well, and not accused.
 

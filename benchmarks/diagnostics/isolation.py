@@ -33,12 +33,16 @@ class Fleet:
     factors: dict[str, float] = field(default_factory=dict)
     link_factors: dict[Pair, float] = field(default_factory=dict)
     noise: float = 0.02
+    chance: float = 0.0
+    """Share of tests that fail for no fault."""
     shared: float = 0.0
     """Share of times that neighbours on the same processors lengthen, by a heavy-tailed factor; 0 for nodes of their own."""
     draw: random.Random = field(default_factory=lambda: random.Random(1))
 
     def passes(self, group: Sequence[str]) -> bool:
         pairs = {isolation.key(a, b) for a in group for b in group if a != b}
+        if self.chance and self.draw.random() < self.chance:
+            return False
         return not self.bad & set(group) and not self.bad_links & pairs
 
     def seconds(self, group: Sequence[str]) -> float:

@@ -36,6 +36,18 @@ def test_up_to_a_quarter_bad_is_named_from_eight_nodes_on() -> None:
             assert rounds <= 12
 
 
+def test_tests_that_fail_by_chance_accuse_no_innocent_and_hide_no_bad_node() -> None:
+    """One in fifty: a partner that failed once by chance may still speak against a bad node."""
+    draw, right = random.Random(4), 0
+    for n in range(8, 48):
+        fleet = drawn.drawn(n, draw.randint(0, n // 8), draw)
+        fleet.chance = 0.02
+        nodes, links, _ = drawn.ours(fleet)
+        assert (nodes - fleet.bad, links) == (set(), set())
+        right += nodes == fleet.bad
+    assert right >= 37
+
+
 def test_one_bad_link_is_no_bad_node() -> None:
     """Both its nodes are proven by others."""
     draw = random.Random(3)
