@@ -75,7 +75,7 @@ class Tally:
     @property
     def is_failing(self) -> bool:
         """Whether it fails more often than by chance."""
-        return self.failed > TWICE and 4 * self.failed >= self.tests
+        return self.failed >= FIRM and 4 * self.failed >= self.tests
 
     @property
     def is_over(self) -> bool:

@@ -180,7 +180,7 @@ def test_a_lone_node_is_held_against_references_that_are_tested_with_each_other(
 
 def test_a_node_that_fails_at_times_is_no_bad_link(steps: Steps) -> None:
     steps.flaky = {"a"}
-    found = run(steps, "a", references=("r", "s"), tests=("pair",), passes=16)
+    found = run(steps, "a", references=("r", "s"), tests=("pair",), passes=24)
     assert (found.bad_nodes, found.bad_links) == (("a",), ())
     assert round_findings.against(found, "a") == [f"pair: {round_findings.AT_TIMES}"]
 
