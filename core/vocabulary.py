@@ -199,7 +199,9 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="agent_silent", meaning="the agent fell silent"),
     EventKind(name="node_down", meaning="the agent fell silent and Slurm does not reach the node either"),
     EventKind(name="node_set_down", meaning="a person set the node DOWN in Slurm"),
-    EventKind(name="agent_overrun", meaning="the agent could not keep up with a log"),
+    EventKind(
+        name="agent_overrun", meaning="the agent could not keep up with a log, or not judge a line of it"
+    ),
     EventKind(name="agent_dropped", meaning="the agent's spool dropped events"),
 )
 """Every kind of node event; the kinds of a job's own side are those of docs/evidence.md."""
@@ -274,6 +276,11 @@ def is_back_already(why_state: str) -> bool:
     """Whether a restart was skipped because Slurm itself had requeued the job: then nothing was left undone."""
     return why_state.startswith(_BACK) and why_state.endswith(NOT_ENDED)
 
+
+BEGUN = "begun; its outcome was not recorded"
+"""How the reason begins of an act that is recorded as failed until its outcome is known: whoever does it may end at any moment."""
+UNDER_WAY, UNDER_WAY_S = "under way", 300.0
+"""What people are shown of such an act, and for how many seconds; `db/ops.sql` says the same."""
 
 RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""

@@ -71,9 +71,7 @@ def reading(uri: str, query: str, parameters: Sequence[Any] = ()) -> Iterator[An
 def connected(uri: str) -> Iterator[Any]:
     """An ADBC connection that holds no transaction; its operational errors come out as DatabaseUnavailable."""
     try:
-        database = _database(uri)
-        opened = adbc_manager.AdbcConnection(database)
-        with adbc.Connection(database, opened, autocommit=True) as connection:
+        with _open(uri) as connection:
             yield connection
     except _UNAVAILABLE as exc:
         raise driver_errors.unreachable(exc) from exc
@@ -96,6 +94,11 @@ class _Database(adbc_manager.AdbcDatabase):
 @functools.lru_cache(maxsize=8)
 def _database(uri: str) -> _Database:
     return _Database(driver=adbc_postgresql._driver_path(), uri=uri)  # noqa: SLF001 - its own `connect` makes the class it knows
+
+
+def _open(uri: str) -> Any:
+    database = _database(uri)
+    return adbc.Connection(database, adbc_manager.AdbcConnection(database), autocommit=True)
 
 
 def _field(item: dataclasses.Field[Any], hint: Any) -> Any:
@@ -149,7 +152,7 @@ def transaction(connection: Any) -> Iterator[None]:
 
 
 class ArrowReader:
-    """One ADBC connection kept for many queries: opening one asks the server for every type it has."""
+    """One ADBC connection kept for many queries."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -174,7 +177,7 @@ class ArrowReader:
     def _execute(self, query: str, parameters: Sequence[Any]) -> Any:
         try:
             if self._connection is None:
-                self._connection = adbc.connect(self._uri, autocommit=True)
+                self._connection = _open(self._uri)
             with transaction(self._connection), self._connection.cursor() as cursor:
                 cursor.execute(query, parameters=list(parameters) or None)
                 return cursor.fetch_arrow_table()

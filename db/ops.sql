@@ -92,7 +92,11 @@ COMMENT ON COLUMN ops.check_now.age_s IS 'seconds since the check last reported'
 
 CREATE OR REPLACE VIEW ops.drains WITH (security_invoker = true) AS
 SELECT
-    d.drain_id, d.cluster, d.node, d.at, d.action, d.state, d.reason, d.owner, d.why_state, d.severity, d.job_id,
+    d.drain_id, d.cluster, d.node, d.at, d.action,
+    CASE WHEN b.under_way THEN 'under way' ELSE d.state END AS state,
+    d.reason, d.owner,
+    CASE WHEN b.under_way THEN regexp_replace(d.why_state, '^[^:]*:? ?', '') ELSE d.why_state END AS why_state,
+    d.severity, d.job_id,
     d.action = 'drain' AND d.state = 'done' AND d.ended_at IS NULL AS open,
     d.ended_at,
     CASE
@@ -100,8 +104,13 @@ SELECT
         THEN extract(epoch FROM coalesce(d.ended_at, now()) - d.at)::double precision
     END AS duration_s,
     d.event_ids
-FROM probing.drain d;
+FROM probing.drain d
+CROSS JOIN LATERAL (
+    -- It is recorded as failed until its outcome is known.
+    SELECT d.state = 'failed' AND starts_with(d.why_state, 'begun; its outcome was not recorded') AND d.at > now() - interval '300 seconds' AS under_way
+) AS b;
 COMMENT ON VIEW ops.drains IS 'Every decision about a node: drains, requeues, resumes, refusals, done or denied, and why.';
+COMMENT ON COLUMN ops.drains.state IS 'done, simulated, denied, failed, skipped, resumed, or under way: begun less than five minutes ago, its outcome not known yet';
 COMMENT ON COLUMN ops.drains.open IS 'true while a node drain of ours stands';
 COMMENT ON COLUMN ops.drains.duration_s IS 'seconds from the decision to its end, or to now while it stands; null for what does not last, such as a requeue, or was not done';
 
@@ -334,7 +343,7 @@ AS $timeline$
     WHERE (of_cluster IS NULL OR a.cluster = of_cluster) AND a.nodes @> ARRAY[node_timeline.node] AND a.end_at >= node_timeline.since AND a.end_at < node_timeline.until
     UNION ALL
     SELECT d.at, d.action || ' ' || d.state, d.severity, d.job_id, NULL, d.reason, d.cluster
-    FROM probing.drain d
+    FROM ops.drains d
     WHERE (of_cluster IS NULL OR d.cluster = of_cluster) AND d.node = node_timeline.node AND d.at >= node_timeline.since AND d.at < node_timeline.until
     UNION ALL
     SELECT d.ended_at, d.action || ' lifted', d.severity, d.job_id, NULL, d.reason, d.cluster

@@ -10,11 +10,15 @@ of texts JSON. Its nulls are one byte a row, absent where there are none. The ow
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import stat
 import sys
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from probing_cluster.core import sanitize
@@ -175,3 +179,25 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= 64 or not value.isprintable():
         raise ValueError("name")
     return value
+
+
+def why_not_own(directory: Path, uid: int) -> str:
+    """Why a user, who asks, can keep nothing in a directory: it, or what it would lie in, is another's. Empty if it is theirs or can be made."""
+    for part in (directory, *directory.parents):
+        try:
+            found = part.lstat()
+        except OSError:
+            continue
+        if part != directory and os.access(part, os.W_OK | os.X_OK):
+            return ""
+        if found.st_uid != uid:
+            return f"{part} belongs to {_account(found.st_uid)}, not to {_account(uid)}"
+        return "" if stat.S_ISDIR(found.st_mode) else f"{part} is no directory"
+    return ""
+
+
+def _account(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"uid {uid}"

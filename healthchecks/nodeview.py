@@ -36,7 +36,7 @@ class Expectations:
     """What Slurm says this node should have and who is on it; None = not known."""
 
     gpu_count: int | None = None
-    """GPUs configured for the node in Slurm."""
+    """GPUs configured for the node in Slurm, of whatever maker."""
     cpu_count: int | None = None
     memory_bytes: int | None = None
     """RealMemory configured in Slurm."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from probing_cluster.attribution.verdict import findings
@@ -281,6 +282,18 @@ class AttemptView:
         if any(any(log.tail) or not log.why for log in self.logs):
             return ""
         return " and ".join(f"{log.path} ({log.why})" if log.path else f"{log.why}" for log in self.logs)
+
+
+def stalls_of(
+    attempt: records.JobAttempt, gangs: Iterable[records.GangVerdict]
+) -> tuple[records.GangVerdict, ...]:
+    """The attempt's own stalls, until its end at most: the service hears of that seconds later."""
+    own = tuple(g for g in gangs if g.submit_at == attempt.submit_at)
+    end_at = attempt.end_at
+    return tuple(
+        g if end_at is None else dataclasses.replace(g, ended_at=min(g.ended_at or end_at, end_at))
+        for g in own
+    )
 
 
 def explained_together(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:

@@ -154,6 +154,7 @@ class ReportModel:
 
 def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
     """The report on the job whose rows `found` holds; it must have an attempt."""
+    found = dataclasses.replace(found, drains=node_state.as_shown(found.drains, now))
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
     is_reused = bool(found.other_submits)
     if not cost.covers(found.account, attempts, found.run_jobs, is_reused=is_reused):
@@ -295,10 +296,8 @@ def _view(
     nodes_with_events = {e.node for e in (*evidence, *others)} | _accused(attempt, verdict)
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
-    own = (
-        _of_component(log, attempt) for log in found.logs if _is_of(log.at, attempt, until, log.restart_count)
-    )
-    own = (log.before(until, found.logs) for log in own)
+    written = (log for log in found.logs if _is_of(log.at, attempt, until, log.restart_count))
+    own = (_of_component(log, attempt).before(until, found.logs) for log in written)
     # A start that was refused wrote nothing: what its file holds is another's. Two Prologs of one start have the same file.
     refused = verdict is not None and verdict.cause == "node_refused"
     logs = () if refused else tuple({(log.path, log.stream, log.tail, log.why): log for log in own}.values())
@@ -311,7 +310,7 @@ def _view(
         pace=phrase.in_order(e for e in found.pace if _concerns(attempt, e)),
         own_errors=phrase.in_order(e for e in found.own_errors if _wrote(attempt, e)),
         moved=tuple(e for e in found.moved if _is_of(e.at, attempt, until)),
-        gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
+        gangs=attempt_view.stalls_of(attempt, found.gangs),
         logs=logs,
         log_awaited=verdict is not None
         and verdict.log_read is False

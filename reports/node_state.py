@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -19,6 +20,7 @@ _SHORTLY = timedelta(minutes=1)
 """A drain of ours that names no event may be because of an attempt that failed so shortly before; a person's says nothing of it."""
 _OURS = "probing"
 _NOT_DONE = frozenset({"denied", "skipped"})
+_UNDER_WAY = timedelta(seconds=vocabulary.UNDER_WAY_S)
 
 
 def sentences(
@@ -133,6 +135,20 @@ def is_back(drain: records.Drain) -> bool:
     """True for a restart that we skipped because Slurm had requeued the job itself."""
     skipped = drain.action == "restart" and drain.state == "skipped"
     return skipped and vocabulary.is_back_already(drain.why_state)
+
+
+def as_shown(drains: Iterable[records.Drain], now: datetime) -> tuple[records.Drain, ...]:
+    """The decisions as people are shown them: what was begun a short while ago is under way, and has not failed."""
+    return tuple(
+        dataclasses.replace(
+            d,
+            state=vocabulary.UNDER_WAY,
+            why_state=d.why_state.removeprefix(vocabulary.BEGUN).removeprefix(": "),
+        )
+        if d.state == "failed" and d.why_state.startswith(vocabulary.BEGUN) and now - d.at < _UNDER_WAY
+        else d
+        for d in drains
+    )
 
 
 def worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:

@@ -189,6 +189,8 @@ def action(drain: records.Drain, reason: str, *, with_day: bool) -> str:
         return f"{what} {verb}{by} {at}{until}" + (f" ({reason})" if reason else "")
     if drain.state == "simulated":
         return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
+    if drain.state == vocabulary.UNDER_WAY:
+        return f"{what} is being {verb} since {at} ({'; '.join(filter(None, (reason, sanitize.clean(drain.why_state, 200))))})"
     return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 200)})"
 
 

@@ -236,8 +236,7 @@ def _stalls(view: attempt_view.AttemptView, width: int, days: bool, brush: paint
     title = _sides(f"Stalls of attempt {view.attempt.attempt}", "as its ranks reported", width)
     yield from map(brush.bold, title)
     for gang in view.gangs[-_MOST_EVIDENCE:]:
-        over_at = gang.ended_at or view.attempt.end_at
-        until = "still" if over_at is None else f"until {phrase.clock_z(over_at, with_day=days)}"
+        until = "still" if gang.ended_at is None else f"until {phrase.clock_z(gang.ended_at, with_day=days)}"
         yield f"    {phrase.clock_z(gang.onset_at, with_day=days)} {until}  {gang.kind}, {gang.domain.replace('_', ' ')}, {gang.confidence}"
         where = f" ({sanitize.clean(gang.location, 200)})" if gang.location else ""
         yield from _wrap(f"{sanitize.clean(gang.summary, 300)}{where}", width, " " * 6)

@@ -26,7 +26,7 @@ HANGS = {
     "python_loop": ("python_loop", "user_program", "endless"),
     "gil_held": ("gil_held", "user_program", "go_wrong_alone"),
     "gil_burnt": ("gil_held", "user_program", "burn"),
-    "rank_stopped": ("rank_stopped", "system_software", "go_wrong_alone"),
+    "rank_stopped": ("rank_stopped", "unknown", "go_wrong_alone"),
     "other_collective": ("collective_mismatch", "user_program", "go_wrong_alone"),
     "dataloader": ("dataloader", "user_program", "train"),
     "uneven_input": ("uneven_input", "user_program", "train"),

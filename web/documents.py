@@ -227,7 +227,7 @@ class Health(msgspec.Struct, kw_only=True):
 
 
 class Rows(msgspec.Struct, kw_only=True):
-    """What a question found."""
+    """What a question found. Instants are text with a Z, spans of time as Postgres writes them, bytes and composites as psql prints them."""
 
     heads: list[str]
     rows: list[list[Any]]

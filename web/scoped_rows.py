@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ import psycopg
 import psycopg.rows
 import sqlalchemy as sa
 
+from probing_cluster.control_plane.terminal import sql_values
 from probing_cluster.core import errors, settings
 from probing_cluster.db import driver_errors, engines, roles
 from probing_cluster.db.server import embedded
@@ -21,11 +23,23 @@ MOST_ROW_BYTES = 1 << 18
 MOST_BYTES = 1 << 24
 """Bytes of one row, and of all rows, of an answer as text: one person's question must not take the server's memory."""
 _AT_ONCE = MOST_BYTES // MOST_ROW_BYTES
+_MOST_HELD = 4 * MOST_ROW_BYTES
+"""Bytes of one row as the server holds it: `{1,2}` is five bytes of text and 32 in memory."""
 _BOUNDED = """select q.* from (
 {text}
-) as q where case when octet_length((q.*)::text) <= {most}
-             then true else ('{words}' || left((q.*)::text, 0))::boolean end"""
-"""A row is measured where it is made: the driver would hold it whole before it could be refused. `q.*`, since a column may be called q."""
+) as q where case when pg_column_size(q.*) > {held} then ('{words}' || left(pg_column_size(q.*)::text, 0))::boolean
+                  when octet_length((q.*)::text) <= {most} then true
+                  else ('{words}' || left((q.*)::text, 0))::boolean end"""
+"""A row is measured where it is made: the driver would hold it whole before it could be refused. `q.*`, since a column may be called q.
+
+Making an array's text, the server does not look at its deadline: what is held is measured before there is a text.
+"""
+_PIECE = re.compile(
+    r"""(?P<blank>\s+|--[^\r\n]*|/\*(?:(?!/\*|\*/).|/\*(?:(?!/\*|\*/).)*\*/)*\*/)|(?P<end>;)
+        |[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|"[^"]*"|(?P<tag>\$\w*\$)(?:.*?(?P=tag)|.*)|[\w$]+|.""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A piece of SQL: blanks and comments, the end of a statement, quoted text, a word, or any other character. What is not closed goes on to the end: no text is read twice."""
 _TOO_WIDE = f"a row is longer than {MOST_ROW_BYTES >> 10} KiB"
 READ_S = 15.0
 """Longest question of a page or of the API; that of the SQL console is a setting."""
@@ -47,7 +61,7 @@ class Reader:
             except (psycopg.DataError, OverflowError) as exc:
                 raise errors.UsageError(f"a value does not fit: {driver_errors.first_line(exc)}") from exc
             except psycopg.errors.QueryCanceled as exc:
-                raise _too_long(READ_S) from exc
+                raise too_long(READ_S) from exc
 
     def question(
         self, proof: str, text: str, *, most: int, deadline_s: float
@@ -60,12 +74,12 @@ class Reader:
             try:
                 # A cursor takes one statement that gives rows; read-only by the server's word, not by looking at the text.
                 # First alone, and not read: what is a statement by itself is one between our parentheses, too.
+                text = _without_end(text)
                 with raw.cursor(name="probing_alone") as cursor:
                     cursor.execute(text)
-                bounded = _BOUNDED.format(
-                    text=text.rstrip().rstrip(";"), most=MOST_ROW_BYTES, words=_TOO_WIDE
-                )
+                bounded = _BOUNDED.format(text=text, most=MOST_ROW_BYTES, held=_MOST_HELD, words=_TOO_WIDE)
                 with raw.cursor(name="probing_web") as cursor:
+                    sql_values.keep_text(cursor)
                     cursor.execute(bounded)
                     rows = _fetched(cursor, most + 1, end_s)
                     heads = [column.name for column in cursor.description or ()]
@@ -77,7 +91,7 @@ class Reader:
             except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory) as exc:
                 raise errors.UsageError(f"{_TOO_WIDE}; ask for fewer columns") from exc
             except psycopg.errors.QueryCanceled as exc:
-                raise _too_long(deadline_s) from exc
+                raise too_long(deadline_s) from exc
             except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.ActiveSqlTransaction) as exc:
                 raise errors.NotPermitted(
                     f"only questions are answered: {driver_errors.first_line(exc)}"
@@ -93,6 +107,17 @@ class Reader:
     def close(self) -> None:
         """Gives the connections back."""
         self._engine.dispose()
+
+
+def _without_end(text: str) -> str:
+    """A statement without the semicolon after it, and without what comments follow that."""
+    cut: int | None = None
+    for piece in _PIECE.finditer(text):
+        if piece["end"]:
+            cut = piece.start() if cut is None else cut
+        elif not piece["blank"]:
+            cut = None
+    return text[:cut]
 
 
 def _fetched(cursor: Any, most: int, end_s: float) -> list[Sequence[Any]]:
@@ -130,7 +155,8 @@ def _as(connection: sa.Connection, proof: str, deadline_s: float) -> Any:
     return raw
 
 
-def _too_long(deadline_s: float) -> errors.ProbingError:
+def too_long(deadline_s: float) -> errors.ProbingError:
+    """That a question was not answered in time."""
     return errors.UsageError(f"no answer within {deadline_s:g} s; ask for a shorter span or for less")
 
 

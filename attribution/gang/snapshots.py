@@ -52,7 +52,7 @@ _LONGEST_S = 30 * 86400.0
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
     """The gang in its last snapshots before the teardown; None if no event reports its ranks."""
     reported = [e for e in events if e.source == "probe"]
-    went_on = _went_on_after(reported, end_at)
+    went_on = went_on_after(reported, end_at)
     probe_events = [e for e in reported if e.kind in KINDS and (went_on is None or e.at > went_on)]
     if end_at is not None:
         before = [e for e in probe_events if e.at <= end_at - TEARDOWN]
@@ -141,8 +141,8 @@ class _Progress:
     """Time of its last step, not later than this if unknown."""
 
 
-def _went_on_after(reported: Iterable[records.HealthEvent], end_at: datetime | None) -> datetime | None:
-    """Time of the last report of a rank that made progress after it; None without one. A stall reported until then has ended."""
+def went_on_after(reported: Iterable[records.HealthEvent], end_at: datetime | None = None) -> datetime | None:
+    """Time of the probe's last report of a rank that made progress after it; None without one. A stall reported until then has ended."""
     by_process: dict[tuple[str, int], list[_Progress]] = {}
     for event in sorted(reported, key=_order):
         for pid, progress in _progress(event):

@@ -70,14 +70,16 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
                 for r in stopped
             ],
         )
-    # Who traces a process runs as its user or as root: nobody knows which.
+    # The kernel keeps no sender of a signal: it may be the job's own script, its user at a shell, or the site.
     found = [r for r in found if r.state == "T"] or found
     traced = found[0].state == "t"
-    how = "held by a tracer, such as a debugger or strace" if traced else "stopped by a signal"
+    own = traced and all(r.traced_by_owner for r in found)
+    by = " of its own user" if own else ""
+    how = f"held by a tracer{by}, such as a debugger or strace" if traced else "stopped by a signal"
     return finding.make(
         "rank_stopped",
         found,
-        Domain.UNKNOWN if traced else Domain.SYSTEM_SOFTWARE,
+        Domain.USER_PROGRAM if own else Domain.UNKNOWN,
         Confidence.LIKELY,
         f"{finding.names(found)} {how} (process state {found[0].state})",
         [f"rank {r.rank}: pid {r.pid} in state {r.state}" for r in found],

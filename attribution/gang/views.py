@@ -95,6 +95,8 @@ class RankView:
     state: str = ""
     """Process state letter of /proc: R, S, D, T, t, Z; empty if not read."""
     wchan: str = ""
+    traced_by_owner: bool = False
+    """True if a process of the job's own user traces it."""
     step_id: int | None = None
     """The job step it runs in; None if not reported."""
     phase: str = "none"
@@ -153,6 +155,7 @@ def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
             alive=bool(entry.get("alive", True)),
             state=_word(entry.get("state"))[:1],
             wchan=_word(entry.get("wchan")),
+            traced_by_owner=entry.get("traced_by_owner") is True,
             step_id=int(entry["step_id"]) if entry.get("step_id") is not None else None,
             phase=_word(entry.get("phase")) or "none",
             phase_age_s=float(entry.get("phase_age_s") or 0.0),

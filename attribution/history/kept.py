@@ -57,7 +57,7 @@ def attempts(directory: Path, cluster: str, job_id: int) -> list[Path]:
     prefix = f"{cluster}-{job_id}-"
     try:
         names = sorted(p.name for p in directory.iterdir() if p.name.startswith(prefix))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
     for name in names:
         restarts = name.removeprefix(prefix)

@@ -237,7 +237,9 @@ def _claim(
             weight *= _LATE
         if any(recovery.is_outlived(view, s) for s in convicting):
             weight *= recovery.OUTLIVED
-        weight = min(weight, _ceiling(convicting))
+        weight = min(
+            weight, _ceiling(convicting), max(POSSIBLE, recovery.no_accident(view, cause, node, convicting))
+        )
     if view.requeue_event_ids and any(
         s.event.event_id in view.requeue_event_ids and s.signature.role is signatures.Role.ROOT for s in group
     ):
@@ -260,6 +262,8 @@ def _claim(
 
 _LATE = 0.5
 """Share of weight that a fault first seen after the end keeps if the end explains itself: too little for "possible"."""
+_FOUND = timedelta(seconds=60)
+"""A part that is gone is found within this time, by the kernel at once or by the next reading."""
 _CRASHING = frozenset({"main_memory", "cpu_mce"})
 """Causes that make a correct program crash, and that a reading may show only after the end."""
 
@@ -267,16 +271,21 @@ _CRASHING = frozenset({"main_memory", "cpu_mce"})
 def _came_too_late(
     view: evidence_view.EvidenceView, cause: str, convicting: Sequence[evidence_view.CaseSighting]
 ) -> bool:
-    """True if all sightings came after the end, and the end explains itself (a crash, or a surely own error).
+    """True if all sightings came after the end, and the end explains itself: a crash, a surely own error, or any own one long before.
 
     Otherwise a mount that hangs when the next job begins would explain this job's end.
     """
     if any(s.when is not evidence_view.EventPhase.AFTER_END for s in convicting):
         return False
-    own = [f.event for f in view.findings if f.signature.role is findings.FindingRole.OWN]
+    own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
     # A launcher may turn the signal into another exit code.
-    crashed = view.crashed or any(e.kind == "segfault" for e in own)
-    return (crashed and cause not in _CRASHING) or any(map(findings.is_surely_own, own))
+    crashed = view.crashed or any(f.event.kind == "segfault" for f in own)
+    if (crashed and cause not in _CRASHING) or any(findings.is_surely_own(f.event) for f in own):
+        return True
+    long_after = min(s.at for s in convicting) > view.end_at + _FOUND
+    return long_after and any(
+        f.event.detail.get("first_cause") is True and not f.signature.supports(cause) for f in own
+    )
 
 
 def _may_be_anothers(

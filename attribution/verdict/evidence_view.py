@@ -106,6 +106,8 @@ class EvidenceView:
     """Root faults in the window on GPUs that its nodes have and it did not hold, oldest first."""
     outside: tuple[records.HealthEvent, ...] = ()
     """Root faults on its nodes outside the window, oldest first."""
+    survived: tuple[records.HealthEvent, ...] = ()
+    """Those of them of parts that it held, while it ran, before the window: it went on. Oldest first."""
 
     @property
     def attempt(self) -> records.JobAttempt:
@@ -335,7 +337,8 @@ class EvidenceView:
     @functools.cached_property
     def ranks_stalled(self) -> bool:
         """True if the probe reported a stall of its ranks and no progress after it."""
-        stalls = [f.event.at for f in self.findings if f.event.kind == "rank_stall"]
+        reported = [f.event for f in self.findings if f.event.source == "probe"]
+        stalls = [e.at for e in onset.lasting_stalls(reported, self.end_at)]
         step_at = self.case.last_progress_at
         return bool(stalls) and (step_at is None or step_at <= max(stalls))
 

@@ -30,6 +30,8 @@ _SURE = re.compile(
     r"|\berror: (?:the following arguments are required|unrecognized arguments|argument \S{1,80}: (?:invalid|expected|ignored)|too few arguments|ambiguous option)"
 )
 """Exceptions of the language itself, and command lines that a program refused."""
+_OWN_NAMES = re.compile(r"(?<=KeyError: )'\w{1,80}'$|(?:(?<=attribute )|(?<=name )|(?<=variable ))'\w{1,80}'")
+"""Names in the program's text: of a key, an attribute or a variable, whatever their words mean."""
 _OUTSIDE = re.compile(
     r"\b(?:nan\b|inf|overflow|cuda|gpu|nccl|rocm|hip|device|driver|node|host|server|service|socket|connect|network|peer\b|time[ds]?[ -]?out|"
     r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"
@@ -305,7 +307,7 @@ def is_surely_own(event: records.HealthEvent) -> bool:
     """True for an error that only the program itself can cause: a wrong key, a bad argument, a failed CUDA assertion."""
     if event.kind in _SURE_KINDS:
         return True
-    outside = _OUTSIDE.search(event.message) or _NO_ACCOUNT.search(event.message)
+    outside = _OUTSIDE.search(_OWN_NAMES.sub("", event.message)) or _NO_ACCOUNT.search(event.message)
     return bool(_SURE.search(event.message)) and not outside
 
 

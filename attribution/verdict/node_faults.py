@@ -77,15 +77,18 @@ def faults_of_running(
 def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
     """The same for an ended attempt, from its sightings; `onset_at` is the onset that its ranks report.
 
-    A fault that can convict nobody counts as little here: a later job's, or one that came with the node's repair.
+    A fault that can convict nobody counts as little here: a later job's, or one that came with the node's repair. Neither does one
+    that came after the end of a gang that had been reported as stalled.
     """
     began = min(onset_at, view.onset_at)
+    last = view.end_at + evidence_view.SLACK if view.ranks_stalled else view.window.end_at
     found: dict[str, set[str]] = {}
     for s in view.sightings:
         held = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
         kind = s.event.kind
         if (
             held
+            and s.at <= last
             and claims.weigh(s) > 0
             and not _outlived(kind, s.at, began)
             and not _came_later(kind, s.at, onset_at + longest_step(view))

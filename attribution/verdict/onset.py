@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from probing_cluster.attribution.gang import snapshots
 from probing_cluster.attribution.verdict import findings
 from probing_cluster.core import digits, records, vocabulary
 
 _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
 """Keys of a finding's detail that hold the time a collective was waited for; the longest counts."""
 
-_STALLS = frozenset({("probe", "rank_stall"), ("joblog", vocabulary.LOG_STALL)})
+_STALLS = frozenset({("probe", snapshots.STALL), ("joblog", vocabulary.LOG_STALL)})
 LEFT_HANGING_S = 7200.0
 """Longest time for which ranks that had lost each other are taken to have hung before somebody ended the job."""
 _LATEST_NS = 4_102_444_800 * 10**9
@@ -164,19 +165,43 @@ def worked_after(job_side: Iterable[records.HealthEvent]) -> datetime | None:
 def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
     """Time of the last training step or other progress, from the probe or the log's times; None if unknown.
 
-    A stall states how long there had been no progress when it was reported. A gang that validated or wrote a
-    checkpoint at its end is no stall, so its last step does not count.
+    A stall states how long there had been no progress when it was reported; one that ended counts no more. A gang that
+    validated or wrote a checkpoint at its end is no stall, so its last step does not count.
     """
-    assert attempt.start_at is not None
-    assert attempt.end_at is not None
+    start_at, end_at = attempt.start_at, attempt.end_at
+    assert start_at is not None
+    assert end_at is not None
     job_side = list(job_side)
     probe_events = [e for e in job_side if e.source == "probe"]
-    found = [stalled_since(e) for e in job_side if (e.source, e.kind) in _STALLS]
-    last = [e for e in probe_events if e.kind == "last_progress"]
-    if found or any(e.detail.get("phase") == "training" for e in last):
-        found += [e.at for e in last]
-    inside = [t for t in found if attempt.start_at <= t <= attempt.end_at]
+    reported = [e for e in job_side if (e.source, e.kind) in _STALLS]
+    stalls = lasting_stalls(probe_events, end_at)
+    found = [stalled_since(e) for e in reported if e.source != "probe" or e in stalls]
+    last = [e for e in probe_events if e.kind == snapshots.LAST_STEP and not _was_woken(e, stalls, end_at)]
+    if reported or any(e.detail.get("phase") == "training" for e in last):
+        # Slurm's end is the second in which it began to end the tasks: they step on until they are killed.
+        found += [min(e.at, end_at) for e in last if e.at <= end_at + snapshots.WOKEN]
+    inside = [t for t in found if start_at <= t <= end_at]
     return max(inside, default=None)
+
+
+def lasting_stalls(
+    probe_events: Sequence[records.HealthEvent], end_at: datetime
+) -> list[records.HealthEvent]:
+    """The stalls after whose report the probe saw no rank get on."""
+    stalls = [e for e in probe_events if e.kind == snapshots.STALL]
+    over = snapshots.went_on_after(probe_events, end_at) if stalls else None
+    return [e for e in stalls if over is None or e.at > over]
+
+
+def _was_woken(step: records.HealthEvent, stalls: Iterable[records.HealthEvent], end_at: datetime) -> bool:
+    """True for a last step that ranks made only because Slurm woke them to end them."""
+    stood_at = max(
+        (n for e in stalls if (n := digits.index(e.detail.get("steps"))) is not None), default=None
+    )
+    steps = digits.index(step.detail.get("steps"))
+    if stood_at is None or steps is None or step.at < end_at - snapshots.WOKEN:
+        return False
+    return stood_at < steps <= stood_at + snapshots.WOKEN_STEPS
 
 
 _QUESTION = re.compile(

@@ -54,7 +54,9 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
     possible = [c for c in possible if c.cause == "node_refused" and c.proven] or possible
     if len(possible) == 1:
         return Ranking(winner=possible[0], absorbed=(), rivals=(), confidence=_confidence(possible[0], ()))
-    keys = {id(c): _key(view, c) for c in possible}
+    named = view.ranks_stalled and any(c.rule == "gang" for c in possible)
+    # Whatever came after the end stands behind a hang of which a rank was named.
+    keys = {id(c): (named and _came_after_the_end(view, c), *_key(view, c)) for c in possible}
     ordered = sorted(possible, key=lambda c: (not c.explains, *keys[id(c)]))
     parents: dict[int, claims.Claim] = {}
     for claim in reversed(ordered):
@@ -243,6 +245,13 @@ def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) ->
     skew = (node_faults.LINK_FOUND if dated else _SKEW) + node_faults.longest_step(view)
     hung = view.end_at - view.onset_at > skew and view.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + skew
+
+
+def _came_after_the_end(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+    """True for a fault that the node showed only after the end, but for a part that is surely gone: its loss may be noticed only then."""
+    gone = claim.cause in _DOES_NOT_COME_BACK and claim.weight >= claims.LIKELY
+    late = claim.at > view.end_at + evidence_view.SLACK and not gone
+    return late and _has_node_evidence(claim) and claim.cause not in LOSSES
 
 
 def _names_the_part(found: evidence_view.CaseFinding, claim: claims.Claim) -> bool:

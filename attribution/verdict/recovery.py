@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -11,6 +12,12 @@ from probing_cluster.core import records
 LETHAL = 0.96
 """From this lethality on, no program on the part survives."""
 _UNTIL_END = timedelta(minutes=5)
+_LOOKED_BACK = timedelta(days=1)
+"""For this long before the window a case has the faults."""
+_ONE_MOMENT = timedelta(minutes=2)
+"""As for incidents: what follows within it is of the same fault."""
+_A_RATE = 3
+"""Least moments that show how often a fault comes."""
 OUTLIVED = 0.5
 """Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran, before the onset."""
 
@@ -57,6 +64,30 @@ def is_outlived(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSi
         return False
     hints = (f.signature for f in view.findings if f.signature.role is findings.FindingRole.HINT)
     return not any(sign.supports(sighting.cause) for sign in hints)
+
+
+def no_accident(
+    view: evidence_view.EvidenceView,
+    cause: str,
+    node: str,
+    convicting: Sequence[evidence_view.CaseSighting],
+) -> float:
+    """How likely it is that no fault of this cause would have come into the window by accident, from 1 down.
+
+    The attempt's other nodes had such faults earlier, and it went on: at that rate, which grows with the number of nodes, more
+    come without ending it. What came at one moment counts once, and fewer than three moments are no rate. No program survives a
+    lethal fault; and what the job's own output names did not come by accident.
+    """
+    came = sorted(e.at for e in view.survived if e.node != node and signatures.of(e).cause == cause)
+    moments = sum(n == 0 or at - came[n - 1] > _ONE_MOMENT for n, at in enumerate(came))
+    if moments < _A_RATE or any(s.signature.lethality >= LETHAL for s in convicting):
+        return 1.0
+    if any(
+        f.signature.role is findings.FindingRole.HINT and f.signature.supports(cause) for f in view.findings
+    ):
+        return 1.0
+    before = min(view.window.start_at - view.start_at, _LOOKED_BACK)
+    return math.exp(-moments * ((view.window.end_at - view.window.start_at) / before))
 
 
 def _same_gpu(sighting: evidence_view.CaseSighting, other: evidence_view.CaseSighting) -> bool:

@@ -74,6 +74,7 @@ def build(case: cases.Case) -> EvidenceView | None:
         requeued_by_us=_requeued_by_us(case, requeues),
         not_held=tuple(builder.not_held),
         outside=tuple(builder.outside),
+        survived=tuple(builder.survived),
     )
 
 
@@ -190,6 +191,7 @@ class _SightingBuilder:
         self._until_reset = frozenset(e.event_id for e in case.active_faults if signatures.is_until_reset(e))
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
+        self.survived: list[records.HealthEvent] = []
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
 
     def sighting(self, event: records.HealthEvent) -> CaseSighting | None:
@@ -213,11 +215,16 @@ class _SightingBuilder:
             at = stretch.start_at
         if self._until_reset and event.event_id in self._until_reset:
             still_active, at = True, event.at
-        if at is None:
-            self.outside += [event] if root else []
-            return None
         known = self._known.get(event.node, _NOTHING_KNOWN)
         of_gpu = means_gpu(event, signature)
+        if at is None:
+            self.outside += [event] if root else []
+            if root and self._start_at <= event.at < stretch.start_at:
+                held = self._hold(event, signature, known, event.at, of_gpu=of_gpu)
+                self.survived += (
+                    [event] if held in (gpus.PartCertainty.HELD, gpus.PartCertainty.WHOLE) else []
+                )
+            return None
         # For a part lost before the start, the allocation counts from the start on.
         since = max(at, self._start_at) if still_active else at
         hold = self._hold(event, signature, known, since, of_gpu=of_gpu)

@@ -20,7 +20,7 @@ UNDER_TEST = "it is being tested (probing-ctl repair show)"
 """Why a drain was left undone: the node is in a reservation of ours."""
 DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
 """Why an act was left undone that nobody decided against."""
-BEGUN = "begun; its outcome was not recorded"
+BEGUN = vocabulary.BEGUN
 OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
 _NO_DECISION = frozenset({UNDER_TEST, DECIDED_ANEW})

@@ -22,6 +22,7 @@ from probing_cluster.control_plane.policy import budget, confirm, view
 from probing_cluster.control_plane.service import tasks, turns
 from probing_cluster.core import certificates, errors, network_address, records
 from probing_cluster.db import engines
+from probing_cluster.reports import node_state
 
 LOG = logging.getLogger("probing.metrics")
 
@@ -147,7 +148,7 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
     drains = store.drains(since=since, cluster=cluster)
     yield from _agents(beats, ages)
     yield from _faults(beats, ages)
-    yield from _decisions(drains)
+    yield from _decisions(node_state.as_shown(drains, service.clock.now()))
     taken = GaugeMetricFamily("probing_budget_nodes_taken", "nodes counted against the drain budget now")
     taken.add_metric(
         [],

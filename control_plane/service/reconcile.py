@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 
 _LOOK_BACK = timedelta(days=7)
-_BY_HAND = timedelta(minutes=5)
+_BY_HAND = timedelta(seconds=vocabulary.UNDER_WAY_S)
 """A person's drain is not under the turn: it may be under way for so long."""
 _NEAR = timedelta(minutes=2)
 """An attempt that we requeued ended no further from our decision than this."""

@@ -151,6 +151,8 @@ def _why_not(
     began = min((fault.since for fault in serious if fault.since), default=None)
     if latest is None or (began is not None and decided_at(latest) < began):
         return "no: not decided yet"
+    if latest.state == vocabulary.UNDER_WAY:
+        return f"being drained{f': {latest.why_state}' if latest.why_state else ''}"
     if latest.state == "simulated":
         return "no: observe-only, it would have been"
     why = latest.why_state or latest.state

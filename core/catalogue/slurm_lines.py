@@ -25,6 +25,7 @@ END_OF_NODE = re.compile(r"Node\.js v\d{1,3}\.\d{1,3}\.\d{1,3}\S{0,40}\s*$")
 """The last line of Node.js's report of an uncaught error; frames and fields of the error stand above it."""
 CARET = re.compile(r"\s{0,4000}\^{1,4000}\s*$")
 """The line of carets below a line of source, which says where in it the error is."""
+_LEFT_OUT = "…"
 
 
 def last_of_program(lines: Sequence[str]) -> str:
@@ -44,20 +45,19 @@ def last_of_program(lines: Sequence[str]) -> str:
 
 
 def last_lines(lines: Sequence[str], most: int, own: int) -> tuple[str, ...]:
-    """The last `most` lines, among them the last `own` of the program's, each in its order; `…` stands for lines left out between."""
-    if most <= 0:
-        return ()
-    from_end = len(lines) - most
-    kept = list(range(max(0, from_end), len(lines)))
-    mine = [i for i, line in enumerate(lines) if not is_closing(line)][-own:]
-    above = [i for i in mine if i < from_end]
-    if not above:
-        return tuple(lines[i] for i in kept)
+    """The last `most` lines, among them the last `own` of the program's, each in its order; `…` stands for lines left out between.
+
+    The lines may have been chosen so before: their own `…` are no lines.
+    """
+    there = [i for i, line in enumerate(lines) if line != _LEFT_OUT]
+    kept = there[-most:] if most > 0 else []
+    mine = [i for i in there if not is_closing(lines[i])][-own:]
+    above = [i for i in mine if kept and i < kept[0]]
     # As many of the closing lines make room, the oldest first.
     spare = [i for i in kept if i not in mine][: len(above)]
     shown = sorted({*above, *kept} - set(spare))
     rows: list[str] = []
     for at, i in enumerate(shown):
         left_out = any(lines[n].strip() for n in range(shown[at - 1] + 1, i)) if at else False
-        rows += ["…", lines[i]] if left_out else [lines[i]]
+        rows += [_LEFT_OUT, lines[i]] if left_out else [lines[i]]
     return tuple(rows)

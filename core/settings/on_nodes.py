@@ -118,7 +118,7 @@ class KeptSettings:
     """[kept]: what nodes keep of an ended attempt for its owner: the program's own tables, the last steps and collectives."""
 
     directory: str = doc(
-        "the user's own directory for it, on a file system that nodes and login hosts share; %u is the user's name, %h the home, as in %h/.probing; empty = nothing is kept",
+        "the user's own directory for it, on a file system that nodes and login hosts share; %u is the user's name, %h the home, as in %h/.probing; below a parent that all may write to another user may make a user's folder first, and then nothing of that user's is kept: let an administrator make %u's there; empty = nothing is kept",
         default="",
     )
     days: float = doc("days after which a user's attempts are removed", default=30.0)

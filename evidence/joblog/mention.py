@@ -45,11 +45,12 @@ _PIECE = re.compile(
 )
 """A text that a chat, a data set or a search prints: the whole line belongs to it."""
 _QUOTATION = re.compile(
-    r"(?<![^\s(\[,*|+-])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
+    r"(?<![^\s(\[,*|+\-：，、（\u3040-\u30ff\u4e00-\u9fff])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
 )
 """A closed quotation of three words or more; one that follows a key's `=` or `:` is that key's value."""
 _REPORTS = re.compile(
-    r"\b(?:error|exception|failed|failure|fatal|reason|message|msg|stderr|output)\W{0,4}$", re.IGNORECASE
+    r"(?:\b(?:error|exception|failed|failure|fatal|reason|message|msg|stderr|output)|错误|失败|异常|信息|エラー)\W{0,4}$",
+    re.IGNORECASE,
 )
 """A quotation after these words reports an error."""
 _KEY = re.compile(

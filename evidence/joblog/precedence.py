@@ -147,8 +147,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # A cut line separated the exception from its own result.
         return new.rank == best.rank
-    if new.detail.get("thrown") and behind == 1:
-        return best.kind == "process_aborted"
+    if best.kind == "process_aborted" and new.message.lstrip().startswith("what(): "):
+        return "terminate called after " in best.message and 0 < behind <= _RESULT_LINES
     if new.detail.get("signal_named") and (best.kind, best.pid) == (new.kind, new.pid):
         # torchelastic's box: the exit code stands above the signal's name.
         return "ended_at" in best.detail and 0 < behind <= _RESULT_LINES
@@ -189,7 +189,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         # Gloo reports the receive that did not end; the barrier names the ranks it waited for.
         return bool(new.detail.get("ranks")) and behind <= _WRAPPED_LINES
     out_of_memory = new.kind in ("slurm_oom", "host_oom_kill")
-    if best.kind == "slurm_launch_failed" and out_of_memory and _KILLED.search(best.message):
+    if out_of_memory and best.kind == "slurm_launch_failed" and _KILLED.search(best.message):
         return 0 < behind <= _REASON_LINES
     if best.kind == "dataloader_oom" and out_of_memory:
         return True

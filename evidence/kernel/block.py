@@ -263,6 +263,8 @@ _NO_DISK = re.compile(r"\bdev(?:ice)? (?:fd|sr)\d+,|\[sr\d+\]|I/O error on (?:fd
 _IMAGE_FILE = re.compile(r"(?:loop|nbd|zram|ram|ublkb|nullb)\d+(?:p\d+)?(?:-\d+)?", re.ASCII)
 """Block devices without a drive, and their journals (`loop3-8`). A container's overlay is one: its user can damage it at will,
 and it says nothing about the node."""
+_HINT = re.compile(r"critical target error, dev .{1,64} op 0x[39]:\((?:DISCARD|WRITE_ZEROES)\)")
+"""A well drive that has no such command refuses it at each fstrim; no data is lost."""
 _BEYOND_END = re.compile(r"beyond end of device\n(?P<device>[\w!.-]{1,32}): rw=")
 
 _ADDRESS = re.compile(
@@ -294,7 +296,8 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
                 device = beyond["device"]
             if _is_image_file(device):
                 return make(FACTS, "block_io", "image_file", message, device=device)
-            severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
+            harmless = _RECOVERED.search(message) or _HINT.search(message)
+            severity = INFO if harmless else FACTS["block_io", code].severity
             where = _ADDRESS.match(message)
             return make(
                 FACTS,

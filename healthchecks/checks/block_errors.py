@@ -36,6 +36,9 @@ _PATTERNS = (
 _NOT_OURS = re.compile(r"(?:loop|ram|sr|fd|zram|nbd|ublkb|dm-uuid-mpath)\d*")
 
 
+_HINT = re.compile(r"critical target error, dev .{1,64} op 0x[39]:\((?:DISCARD|WRITE_ZEROES)\)")
+"""A well drive that has no such command refuses it at each fstrim."""
+
 MAX_DISKS, MAX_TIMES = 100, 100
 
 
@@ -55,7 +58,7 @@ def parse(text: str) -> tuple[str, str] | None:
     """
     if "error" not in text and "nvme" not in text and "Remounting" not in text and "XFS" not in text:
         return None
-    if message_start.quoting(text) not in (None, "block"):
+    if message_start.quoting(text) not in (None, "block") or _HINT.search(text):
         return None
     for what, pattern in _PATTERNS:
         match = message_start.match(pattern, text)

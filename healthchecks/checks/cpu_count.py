@@ -16,6 +16,7 @@ class Reading:
 
     online: int
     present: int | None
+    """None also where the kernel keeps the second threads of all cores offline (`nosmt`)."""
     configured: int | None
 
 
@@ -35,9 +36,9 @@ def read(node: nodeview.NodeView) -> Reading:
         online = sum(line.startswith("processor") for line in (node.text("/proc/cpuinfo") or "").splitlines())
     if not online:
         raise findings.Undetermined("neither sysfs nor /proc/cpuinfo lists the CPUs")
-    return Reading(
-        online=online, present=parse_list(node.text(f"{BASE}/present")), configured=node.expected.cpu_count
-    )
+    without_smt = node.text(f"{BASE}/smt/control") in ("off", "forceoff")
+    present = None if without_smt else parse_list(node.text(f"{BASE}/present"))
+    return Reading(online=online, present=present, configured=node.expected.cpu_count)
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
@@ -45,7 +46,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     facts = {"measured": float(reading.online), "unit": "count"}
     if wanted is not None and reading.online < wanted:
         return findings.fail(f"{reading.online} of {wanted} CPUs online", threshold=float(wanted), **facts)
-    if reading.present is not None and reading.online < reading.present:
+    if reading.present is not None and reading.online < reading.present and reading.online != wanted:
         return findings.warn(
             f"{reading.present - reading.online} CPUs are offline", threshold=float(reading.present), **facts
         )
@@ -60,7 +61,7 @@ CHECK = registry.Check(
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     fails="fewer CPUs online than the site file (or Slurm) says",
-    warns="a CPU that is present is offline",
+    warns="a CPU that is present is offline, unless exactly the number configured is online or SMT is off",
     needs="/sys/devices/system/cpu or /proc/cpuinfo",
     next_step="Look for machine checks and BIOS settings (SMT, disabled cores).",
     read=read,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import digits, records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 NET = "/sys/class/net"
@@ -29,9 +29,11 @@ class Interface:
 
 
 def parse_routes(text: str) -> set[str]:
-    """Interfaces of default routes in a /proc/net/route text."""
+    """Interfaces of the default routes that are taken, in a /proc/net/route text: one of a higher metric stands by."""
     rows = [line.split() for line in text.splitlines()[1:]]
-    return {row[0] for row in rows if len(row) > 7 and row[1] == "00000000" and row[7] == "00000000"}
+    routes = [r for r in rows if len(r) > 7 and r[1] == "00000000" and r[7] == "00000000"]
+    metrics = {id(r): int(r[6]) if digits.is_number(r[6]) else 0 for r in routes}
+    return {r[0] for r in routes if metrics[id(r)] == min(metrics.values())}
 
 
 def parse_bond(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ class Reading:
     on_pci: tuple[str, ...] | None
     """Addresses of GPUs bound to the NVIDIA driver or to none; None = the bus cannot be seen."""
     configured: int | None
+    """None also where Slurm's number may not be one of NVIDIA GPUs."""
     allocated: dict[int, tuple[str, ...]]
 
 
@@ -26,7 +27,7 @@ def read(node: nodeview.NodeView) -> Reading:
     return Reading(
         nvml=gpus.reading(node),
         on_pci=mine,
-        configured=node.expected.gpu_count,
+        configured=gpus.configured(node),
         allocated=dict(node.expected.allocated or {}),
     )
 
@@ -36,6 +37,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     if isinstance(reading.nvml, nvml.NvmlUnavailable):
         return _unavailable(reading.nvml, reading.on_pci, wanted)
     there = reading.nvml.gpus
+    if limits["expected"] is None and any(g.mig or "mig" in g.unread for g in there):
+        wanted = None  # Slurm counts slices of GPUs, NVML whole ones
     if not there and not wanted and not reading.on_pci:
         return findings.absent("no NVIDIA GPU on this node")
     parts = [
@@ -72,7 +75,9 @@ def _number(
 def _unavailable(
     lack: nvml.NvmlUnavailable, on_pci: tuple[str, ...] | None, wanted: int | None
 ) -> findings.Finding:
-    if lack.kind is nvml.SnapshotLack.ABSENT and not on_pci and not wanted:
+    if (lack.kind is nvml.SnapshotLack.ABSENT and not on_pci and not wanted) or gpus.unused_library(
+        lack, on_pci, wanted
+    ):
         return findings.absent("no NVIDIA GPU on this node")
     if lack.code in ("DRIVER_NOT_LOADED", "GPU_IS_LOST", "RESET_REQUIRED") and (on_pci or wanted):
         number = wanted if wanted is not None else len(on_pci or ())
@@ -135,7 +140,7 @@ CHECK = registry.Check(
             "expected",
             None,
             "count",
-            "GPUs the node must have; unset = what slurm.conf configures",
+            "GPUs the node must have; unset = what slurm.conf configures, where that can only mean whole NVIDIA GPUs",
             "Slurm's Gres=gpu; GCM check-nvidia-smi gpu_num hard-codes 8",
             unset=int,
         ),

@@ -15,6 +15,8 @@ class Reading:
 
     gpus: tuple[nvml.NvmlGpu, ...]
     in_use: frozenset[str | None]
+    of_system: bool = False
+    """Whether the kernel has NUMA nodes without CPUs: a Grace's kernel keeps its own pages in the GPU's memory."""
 
 
 def read(node: nodeview.NodeView) -> Reading:
@@ -26,11 +28,16 @@ def read(node: nodeview.NodeView) -> Reading:
     for gpu in node_gpus:
         if gpu.processes:  # even one we cannot see: it may live in another process namespace
             in_use.add(gpu.uuid)
-    return Reading(gpus=node_gpus, in_use=frozenset(in_use))
+    base = "/sys/devices/system/node"
+    numa = [n for n in node.names(base) if n.startswith("node")]
+    bare = any(node.text(f"{base}/{n}/cpulist") == "" for n in numa)
+    return Reading(gpus=node_gpus, in_use=frozenset(in_use), of_system=bare)
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     def one(gpu: nvml.NvmlGpu) -> findings.Finding:
+        if reading.of_system or gpu.virtual:
+            return findings.absent(f"{gpu.device}: others than jobs keep memory there", device=gpu.device)
         if gpu.memory_used_bytes is None or gpu.processes is None or gpu.mig:
             return gpus.lacks(gpu, "figures of memory and processes", "memory", "processes")
         if gpu.uuid in reading.in_use or gpu.memory_used_bytes <= limits["warn_bytes"]:
@@ -53,7 +60,7 @@ CHECK = registry.Check(
     lane="gpu",
     fails="more than fail_bytes in use on a GPU without job and process; not judged while a job runs whose GPUs are unknown",
     warns="more than warn_bytes",
-    needs="a GPU that tells its memory use",
+    needs="a GPU that tells its memory use, is no vGPU, and whose memory the kernel does not use as its own (Grace)",
     next_step="fuser -v /dev/nvidia* finds a hidden holder; without one, reset the GPU when the node is empty.",
     read=read,
     judge=judge,

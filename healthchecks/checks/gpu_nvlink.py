@@ -91,7 +91,8 @@ def _wanted(gpu: nvml.NvmlGpu, reading: Reading, limits: registry.Limits, twins:
     own = reading.best.get(gpu.uuid or "", 0)
     if not reading.switched:
         return own
-    return max(own, twins) or len(gpu.links)
+    # A single one without any may be given to a virtual machine without its links.
+    return max(own, twins) or (len(gpu.links) if len(reading.gpus) > 1 else 0)
 
 
 def _errors(gpu: nvml.NvmlGpu, grown: counters.Growth, limits: registry.Limits) -> findings.Finding:

@@ -34,8 +34,9 @@ class Sensor:
 
 def sensors(gpu: nvml.NvmlGpu, limits: registry.Limits) -> tuple[Sensor, Sensor]:
     """The GPU's two sensors."""
-    chip_c = limits["fail_c"] if limits["fail_c"] is not None else gpu.slowdown_c
-    hbm_c = limits["memory_fail_c"] if limits["memory_fail_c"] is not None else gpu.memory_max_c
+    # Some boards answer 0 for a limit they do not have.
+    chip_c = limits["fail_c"] if limits["fail_c"] is not None else gpu.slowdown_c or None
+    hbm_c = limits["memory_fail_c"] if limits["memory_fail_c"] is not None else gpu.memory_max_c or None
     chip = Sensor(
         what="GPU",
         now_c=gpu.temperature_c,

@@ -26,7 +26,12 @@ def read(node: nodeview.NodeView) -> Reading:
         if not node.limits["ports"] and not node.limits["count"] and not before:
             raise
         found = []
-    now = {p.name: p.rate_gbps or 0.0 for p in found if p.up}
+    virtual = {p.name for p in found if p.virtual} - set(node.limits["ports"])
+    now = {p.name: p.rate_gbps or 0.0 for p in found if p.up and p.name not in virtual}
+    # Ports that are joined into a bond leave as the bond's own comes.
+    joined = any("bond" in p.hca and p.name not in before for p in found)
+    away = set(before) - {p.name for p in found} if joined else set()
+    before = {name: rate for name, rate in before.items() if name not in virtual | away}
     node.memory["seen_up"] = {k: max(before.get(k, 0.0), now.get(k, 0.0)) for k in before | now}
     waiting = procs.lasting(node, [p.name for p in found if p.waiting])
     return Reading(ports=tuple(found), known_up=before, waiting_s=waiting)

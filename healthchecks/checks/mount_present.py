@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
@@ -15,12 +16,25 @@ class Reading:
 
     mounted: tuple[mounts.Mount, ...]
     fstab: dict[str, str]
+    real: dict[str, str] = field(default_factory=dict)
+    """Paths that are no mount points by name, and where their links lead."""
 
 
 def read(node: nodeview.NodeView) -> Reading:
     fstab = parse_fstab(node.text(mounts.FSTAB) or "") if node.limits["fstab"] else {}
     named = [entry.partition("=")[0] for entry in node.limits["paths"]]
-    return Reading(mounted=tuple(mounts.table(node, named)), fstab=fstab)
+    mounted = tuple(mounts.table(node, named))
+    there = {m.path for m in mounted}
+    lacking = [p for p in (*named, *fstab) if p not in there]
+    real = {p: place for p in lacking if (place := _real(node, p)) != p}
+    return Reading(mounted=mounted, fstab=fstab, real=real)
+
+
+def _real(node: nodeview.NodeView, path: str) -> str:
+    """Where the path leads: an image that cannot be written has /home and /mnt as links into /var."""
+    top = os.path.realpath(node.path("/"))
+    found = os.path.realpath(node.path(path))
+    return "/" + os.path.relpath(found, top) if found.startswith(top) else path
 
 
 def parse_fstab(text: str) -> dict[str, str]:
@@ -35,6 +49,7 @@ def parse_fstab(text: str) -> dict[str, str]:
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     by_path = {m.path: m for m in reading.mounted}
+    by_path |= {path: by_path[place] for path, place in reading.real.items() if place in by_path}
     parts = [_wanted(entry, by_path) for entry in limits["paths"]]
     named = {entry.partition("=")[0] for entry in limits["paths"]}
     parts += [

@@ -35,9 +35,10 @@ def read(node: nodeview.NodeView) -> Reading:
     ]
     writable = set(node.memory.get("seen_writable", [])) | {m.path for m in mounted if not m.read_only}
     node.memory["seen_writable"] = sorted(writable)[: mounts.MAX_MOUNTS]
-    meant = (writable | parse_fstab_rw(node.text(mounts.FSTAB) or "") | set(node.limits["paths"])) - set(
-        node.limits["read_only"]
-    )
+    fstab = node.text(mounts.FSTAB) or ""
+    # fstab speaks of the file system that it mounts: not of an image that lies over it (a root of type overlay).
+    named = parse_fstab_rw(fstab) - {m.path for m in mounted if m.type == "overlay"}
+    meant = (writable | named | set(node.limits["paths"])) - set(node.limits["read_only"])
     tried = {p: _try(node, p) for p in node.limits["probe"]}
     return Reading(mounted=tuple(mounted), meant_writable=frozenset(meant), tried=tried)
 

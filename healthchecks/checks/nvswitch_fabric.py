@@ -21,6 +21,8 @@ class Reading:
     gpus: tuple[nvml.NvmlGpu, ...]
     switches: int
     manager: bool | None
+    young: bool = False
+    """Just booted: GPUs register one after the other, which takes minutes."""
 
 
 def read(node: nodeview.NodeView) -> Reading:
@@ -35,7 +37,9 @@ def read(node: nodeview.NodeView) -> Reading:
         manager = any(p.name.startswith(MANAGER) for p in procs.listing(node))
     except findings.Absent:
         manager = None
-    return Reading(gpus=node_gpus, switches=switches, manager=manager)
+    up_s = node.uptime_s
+    young = up_s is not None and up_s < node.limits["boot_grace_s"]
+    return Reading(gpus=node_gpus, switches=switches, manager=manager, young=young)
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
@@ -44,15 +48,16 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         text = "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs"
         parts.append(findings.fail(text, device="fabricmanager"))
     parts += findings.too_few(reading.switches, limits["switches"], "NVSwitches on the bus")
-    parts += gpus.each(reading.gpus, _gpu)
+    parts += gpus.each(reading.gpus, lambda gpu: _gpu(gpu, young=reading.young))
     switches = f", NVSwitches: {reading.switches}" if reading.switches else ""
     return findings.merge(parts, healthy=f"{gpus.count(reading.gpus)} registered{switches}")
 
 
-def _gpu(gpu: nvml.NvmlGpu) -> findings.Finding:
+def _gpu(gpu: nvml.NvmlGpu, *, young: bool) -> findings.Finding:
     if gpu.fabric_state in (NOT_STARTED, IN_PROGRESS):
         word = "has not started" if gpu.fabric_state == NOT_STARTED else "is still in progress"
-        return gpus.bad(findings.fail, gpu, f"its registration with the fabric {word}")
+        make = findings.warn if young and gpu.fabric_state == IN_PROGRESS else findings.fail
+        return gpus.bad(make, gpu, f"its registration with the fabric {word}")
     if gpu.fabric_state == COMPLETED and gpu.fabric_status not in (0, None):
         return gpus.bad(
             findings.fail, gpu, f"its registration with the fabric failed (NVML code {gpu.fabric_status})"
@@ -70,7 +75,7 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="gpu",
     fails="an NVSwitch is missing, the fabric manager does not run, or a GPU is not registered",
-    warns="the fabric says degraded bandwidth or an unhealthy route",
+    warns="the fabric says degraded bandwidth or an unhealthy route, or a GPU still registers within boot_grace_s",
     needs="NVSwitches on the PCI bus, or GPUs that register with a fabric",
     next_step="systemctl status nvidia-fabricmanager and its log; its version must equal the driver's.",
     read=read,
@@ -84,6 +89,9 @@ CHECK = registry.Check(
             "NVSwitches on the PCI bus; unset = not counted",
             "site (genconf) or SKU preset",
             unset=int,
+        ),
+        registry.Threshold(
+            "boot_grace_s", 600.0, "s", "time after boot in which a registration may be in progress", "ours"
         ),
     ),
 )

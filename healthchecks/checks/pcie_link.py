@@ -85,9 +85,10 @@ def judge(links: list[PcieLink], limits: registry.Limits) -> findings.Finding:
 def _one(link: PcieLink, limits: registry.Limits) -> findings.Finding:
     what = f"{link.kind} {link.address}"
     facts = {"device": link.address, "detail": {"pci_bus_id": link.address}}
-    if link.answers is False or link.width == 0:
+    if link.answers is False or (link.width == 0 and link.answers is None):
         return findings.fail(f"{what} does not answer on the bus", **facts)
-    if link.width is None or link.width_max is None:
+    # One that answers without a lane has another link: a hypervisor's bus, NVLink to a Grace.
+    if not link.width or link.width_max is None:
         return findings.absent(f"{what} does not tell its link", **facts)
     if link.width < link.width_max:
         text, low = f"{what} runs x{link.width} of x{link.width_max}", records.Severity.LOW

@@ -82,6 +82,8 @@ def _of_stack(node: nodeview.NodeView, process: procs.Process, left: int) -> tup
         return "", left
     except findings.Undetermined:
         return "", 0  # inside an exec, on a file of the system; no time is left for others
+    if "__refrigerator+0x" in stack:
+        return "its cgroup is frozen", left - 1
     if _FUSE.search(stack):
         return "it waits for the program behind a FUSE file system", left - 1
     return ("it waits for another process's /proc" if _OF_ANOTHER.search(stack) else ""), left - 1

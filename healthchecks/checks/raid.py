@@ -9,6 +9,8 @@ from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
 
 _HEAD = re.compile(r"^(md\S+) : (active|inactive)\b")
+_CONTAINER = re.compile(r"\bsuper external:[^/\s-]")
+"""Metadata of the board's own (Intel's imsm, DDF): its container is no array and always inactive; an array in it names the container."""
 _MEMBERS = re.compile(r"\[(\d+)/(\d+)\] \[([U_]+)\]")
 
 
@@ -28,7 +30,7 @@ def parse(text: str) -> list[Array]:
     found: list[Array] = []
     for block in re.split(r"\n(?=md)", "\n" + text):
         head = _HEAD.match(block.lstrip("\n"))
-        if head is None:
+        if head is None or _CONTAINER.search(block):
             continue
         members = _MEMBERS.search(block)
         rebuild = re.search(r"(recovery|resync|reshape) *= *([0-9.]+%)", block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
+from probing_cluster.healthchecks.readers import pci
 
 CGROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 """cgroup v2, and the v1 hierarchy of systemd."""
@@ -16,7 +17,9 @@ SYSTEMD = "/run/systemd/system"
 
 def read(node: nodeview.NodeView) -> dict[str, str]:
     """State by unit: active, or systemd's own word for what it is instead; "" when nobody could tell."""
-    units = list(node.limits["units"]) or [u for u in node.limits["if_enabled"] if _enabled(node, u)]
+    units = list(node.limits["units"]) or [
+        u for u in node.limits["if_enabled"] if _enabled(node, u) and _has_hardware(node, u)
+    ]
     if not units:
         raise findings.Absent("none of the usual services is enabled here")
     if not node.exists(SYSTEMD):
@@ -31,6 +34,20 @@ def read(node: nodeview.NodeView) -> dict[str, str]:
         words = answer.out.split()
         states |= dict(zip(rest, words, strict=True)) if len(words) == len(rest) else dict.fromkeys(rest, "")
     return states
+
+
+def _has_hardware(node: nodeview.NodeView, unit: str) -> bool:
+    """False of a daemon of NVIDIA's that an image for all nodes enables where its hardware is not.
+
+    NVSwitches from Blackwell on are none on this bus: nvswitch_fabric judges their GPUs.
+    """
+    if not unit.startswith("nvidia-"):
+        return True
+    try:
+        found = pci.functions(node)
+    except findings.Absent:
+        return True
+    return any(f.is_nvswitch if "fabricmanager" in unit else f.is_gpu for f in found)
 
 
 def _enabled(node: nodeview.NodeView, unit: str) -> bool:
@@ -108,7 +125,7 @@ CHECK = registry.Check(
                 "sshd.service",
             ],
             "",
-            "units judged only where they are enabled (slurmd has its own check)",
+            "units judged only where they are enabled and their hardware is (slurmd has its own check)",
             "ours",
         ),
     ),

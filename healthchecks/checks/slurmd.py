@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
 from probing_cluster.healthchecks.checks import services
-from probing_cluster.healthchecks.readers import procs
+from probing_cluster.healthchecks.readers import procs, slurm_conf
+
+_OWN_AUTH = re.compile(r"^\s*AuthType\s*=\s*auth/slurm\b", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,9 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def _munge_is_used(node: nodeview.NodeView) -> bool:
-    # Slurm 23.11 and later can do without MUNGE (auth/slurm).
+    # Slurm 23.11 and later can do without MUNGE (auth/slurm), also where its packages brought it.
+    if any(_OWN_AUTH.search(node.text(place) or "") for place in slurm_conf.PLACES):
+        return False
     return node.exists("/etc/munge/munge.key") or node.which("munged") is not None
 
 
@@ -59,7 +64,7 @@ CHECK = registry.Check(
     component="slurm",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
-    fails="slurmd does not run, or munged where MUNGE is installed",
+    fails="slurmd does not run, or munged where MUNGE is installed and Slurm does not authenticate by itself",
     warns="one of them is stuck in D state",
     needs="slurmd installed, or its configuration directory",
     next_step="journalctl -u slurmd and slurmd.log; a slurmd that will not stay up often finds less memory or GPUs than configured.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 
 from probing_cluster.healthchecks import findings, nodeview
 from probing_cluster.healthchecks.readers import nvml, pci
@@ -23,7 +23,9 @@ def snapshot(node: nodeview.NodeView) -> nvml.NvmlSnapshot:
     """The snapshot; raises Absent on a node without NVIDIA GPUs, Undetermined where they do not answer."""
     value = reading(node)
     if isinstance(value, nvml.NvmlUnavailable):
-        if value.kind is nvml.SnapshotLack.ABSENT and not on_pci(node):
+        if (value.kind is nvml.SnapshotLack.ABSENT and not on_pci(node)) or unused_library(
+            value, on_pci(node), configured(node)
+        ):
             raise findings.Absent("no NVIDIA GPU on this node")
         raise findings.Undetermined(value.message)
     if not value.gpus:
@@ -32,11 +34,23 @@ def snapshot(node: nodeview.NodeView) -> nvml.NvmlSnapshot:
 
 
 def on_pci(node: nodeview.NodeView) -> list[pci.PciFunction] | None:
-    """NVIDIA GPUs on the PCI bus; None where the bus cannot be seen."""
+    """NVIDIA GPUs on the PCI bus, without virtual functions; None where the bus cannot be seen."""
     try:
-        return [f for f in pci.functions(node) if f.is_gpu]
+        found = [f for f in pci.functions(node) if f.is_gpu]
     except findings.Absent:
         return None
+    return [f for f in found if not node.exists(f"{pci.DEVICES}/{f.address}/physfn")]
+
+
+def configured(node: nodeview.NodeView) -> int | None:
+    """How many NVIDIA GPUs Slurm configures; None where its number may mean GPUs of another maker."""
+    found = on_pci(node)
+    return None if found is not None and pci.foreign_gpus(pci.functions(node)) else node.expected.gpu_count
+
+
+def unused_library(lack: nvml.NvmlUnavailable, found: Sized | None, wanted: int | None) -> bool:
+    """Whether only NVIDIA's library is here, as in an image for all nodes, and none of its GPUs."""
+    return lack.code == "DRIVER_NOT_LOADED" and found is not None and not found and not wanted
 
 
 def present(node: nodeview.NodeView) -> tuple[nvml.NvmlGpu, ...]:

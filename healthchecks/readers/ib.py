@@ -6,12 +6,15 @@ import re
 from dataclasses import dataclass
 
 from probing_cluster.healthchecks import findings, nodeview
+from probing_cluster.healthchecks.readers import pci
 
 CLASS = "/sys/class/infiniband"
 
 DOWN, INIT, ARMED, ACTIVE = 1, 2, 3, 4
 DISABLED, LINK_UP = 3, 5
 
+SCALABLE = re.compile(r"\.sf\.\d+$")
+"""The device of a scalable function (`mlx5_core.sf.4`): made and removed at will, as virtual functions are."""
 _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*Gb/sec(?:\s*\(([0-9]+)X\s*([A-Z0-9]*)\))?")
 
 
@@ -30,7 +33,7 @@ class IbPort:
     firmware: str | None = None
     board: str | None = None
     virtual: bool = False
-    """An SR-IOV virtual function."""
+    """An SR-IOV virtual function, or a scalable one."""
 
     @property
     def name(self) -> str:
@@ -79,7 +82,9 @@ def _ports(node: nodeview.NodeView) -> list[IbPort]:
     for hca in node.names(CLASS):
         base = f"{CLASS}/{hca}"
         firmware, board = node.text(f"{base}/fw_ver"), node.text(f"{base}/board_id")
-        virtual = node.exists(f"{base}/device/physfn")
+        virtual = node.exists(f"{base}/device/physfn") or bool(
+            SCALABLE.search(pci.link_name(node, f"{base}/device") or "")
+        )
         for number in node.names(f"{base}/ports"):
             at = f"{base}/ports/{number}"
             rate, speed = parse_rate(node.text(f"{at}/rate"))

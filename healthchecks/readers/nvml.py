@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -130,6 +131,11 @@ class NvmlGpu:
     def device(self) -> str:
         """How findings name it."""
         return f"gpu{self.index}"
+
+    @property
+    def virtual(self) -> bool:
+        """Whether it is a slice that a hypervisor gives to this machine (vGPU), by NVIDIA's names of them: `A40-48Q`, `A100-1-5C`."""
+        return re.search(r"-\d+(?:[ABQ]|C(?:ME)?)$", self.name or "") is not None
 
     @property
     def identity(self) -> dict[str, Any]:

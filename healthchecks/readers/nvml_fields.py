@@ -21,7 +21,6 @@ def _scaled(value: int | None, factor: float) -> float | None:
 
 def _identity(_: Any, ask: Ask) -> dict[str, Any]:
     pci = ask("pci_bus_id", "nvmlDeviceGetPciInfo")
-    mig = ask("mig", "nvmlDeviceGetMigMode")
     return {
         "uuid": ask("uuid", "nvmlDeviceGetUUID"),
         "name": ask("name", "nvmlDeviceGetName"),
@@ -32,7 +31,6 @@ def _identity(_: Any, ask: Ask) -> dict[str, Any]:
         "inforom": ask("inforom", "nvmlDeviceGetInforomImageVersion"),
         "gsp_firmware": ask("gsp_firmware", "nvmlDeviceGetGspFirmwareVersion"),
         "persistence": _flag(ask("persistence", "nvmlDeviceGetPersistenceMode")),
-        "mig": None if mig is None else bool(mig[0]),
     }
 
 
@@ -154,7 +152,11 @@ def _links(p: Any, ask: Ask) -> dict[str, Any]:
     if rows is None:
         rows = [row for i in range(p.NVML_NVLINK_MAX_LINKS) if (row := _link(p, ask, i)) is not None]
     version = ask("nvlink_version", "nvmlDeviceGetNvLinkVersion", 0) if rows else None
-    return {"links": tuple(nvml.NvLink(version=version, **row) for row in rows)}
+    mig = ask("mig", "nvmlDeviceGetMigMode")  # whoever judges links must know: it switches them off
+    return {
+        "links": tuple(nvml.NvLink(version=version, **row) for row in rows),
+        "mig": None if mig is None else bool(mig[0]),
+    }
 
 
 def _links_at_once(p: Any, ask: Ask) -> list[dict[str, Any]] | None:
@@ -219,7 +221,7 @@ FIXED = frozenset({
 """What no GPU changes while its driver is loaded: a watcher asks once."""
 
 NOT_WATCHED = frozenset({
-    "mig", "vbios", "inforom", "gsp_firmware", "persistence", "shutdown_c", "power_w", "power_limit_w", "power_default_w",
+    "vbios", "inforom", "gsp_firmware", "persistence", "shutdown_c", "power_w", "power_limit_w", "power_default_w",
     "pstate", "sm_clock_mhz", "sm_clock_max_mhz", "memory_clock_mhz", "memory_clock_max_mhz", "application_sm_mhz",
     "application_sm_default_mhz", "ecc_enabled", "ecc_corrected_aggregate_total", "memory", "processes",
 })  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probing_cluster.healthchecks import findings, nodeview
 
 DEVICES = "/sys/bus/pci/devices"
-NVIDIA, MELLANOX = 0x10DE, 0x15B3
+NVIDIA, MELLANOX, AMD, INTEL = 0x10DE, 0x15B3, 0x1002, 0x8086
 
 _MODALIAS = re.compile(
     r"pci:v([0-9A-F]{8})d([0-9A-F]{8})sv[0-9A-F]{8}sd[0-9A-F]{8}bc([0-9A-F]{2})sc([0-9A-F]{2})"
@@ -51,6 +52,23 @@ def functions(node: nodeview.NodeView) -> list[PciFunction]:
     if not found:
         raise findings.Absent("no PCI devices in sysfs")
     return found
+
+
+def foreign_gpus(found: Sequence[PciFunction]) -> bool:
+    """Whether GPUs or accelerators of another maker than NVIDIA are here to compute on.
+
+    What Intel's processors bring is on bus 0, and the displays of BMCs are other makers' than AMD's and Intel's. A display
+    of AMD's may be a processor's, too: beside GPUs of NVIDIA a display counts for nothing.
+    """
+    others = [
+        f
+        for f in found
+        if f.vendor != NVIDIA and not (f.vendor == INTEL and f.address.partition(":")[2].startswith("00:"))
+    ]
+    if any(f.class_code in (0x0302, 0x0380) or f.class_code >> 8 == 0x12 for f in others):
+        return True
+    displays = any(f.class_code == 0x0300 and f.vendor in (AMD, INTEL) for f in others)
+    return displays and not any(f.is_gpu for f in found)
 
 
 def _functions(node: nodeview.NodeView) -> list[PciFunction]:

@@ -25,6 +25,8 @@ PLACES = (
 MAX_INCLUDES = 16
 
 _PAIR = re.compile(r'(\w+)\s*=\s*("[^"]*"|\S+)')
+_SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
+"""A profile of MIG in the type of a GPU: `1g.10gb`, `nvidia_a100_3g.20gb`."""
 
 
 REREAD_S = 3600.0
@@ -76,15 +78,19 @@ def parse(text: str, name: str) -> nodeview.Expectations:
     """What the NodeName lines for `name` (and DEFAULT before them) promise."""
     default: dict[str, str] = {}
     mine: dict[str, str] | None = None
+    overrides = False
     for line in text.splitlines():
         pairs = {k.lower(): v.strip('"') for k, v in _PAIR.findall(line)}
+        overrides |= "config_overrides" in pairs.get("slurmdparameters", "").lower().split(",")
         if "nodename" not in pairs:
             continue
         if pairs["nodename"].upper() == "DEFAULT":
             default |= pairs
         elif _names(pairs["nodename"], name):
             mine = {**default, **(mine or {}), **pairs}
-    return _expectations(mine or {})
+    found = _expectations(mine or {})
+    # Then Slurm takes the numbers as they are, also of a node that has less.
+    return dataclasses.replace(found, cpu_count=None, memory_bytes=None) if overrides else found
 
 
 def _names(expression: str, name: str) -> bool:
@@ -105,11 +111,13 @@ def _expectations(fields: dict[str, str]) -> nodeview.Expectations:
 
 
 def parse_gres(text: str) -> int | None:
-    """GPUs in a Gres list: `gpu:h100:8(S:0-1),nvme:1`; None when it names none."""
+    """GPUs in a Gres list: `gpu:h100:8(S:0-1),nvme:1`; None when it names none, or slices of GPUs."""
     counts: list[int] = []
     for entry in re.sub(r"\([^)]*\)", "", text).split(","):
         name, *rest = entry.strip().split(":")
         if name.lower() == "gpu":
+            if any(_SLICE.search(word) for word in rest):
+                return None
             counts.append(int(rest[-1]) if rest and digits.is_number(rest[-1]) else 1)
     return sum(counts) if counts else None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from probing_cluster.live import conditions
 from probing_cluster.live.conditions import Condition
+from probing_cluster.live.table import Scan
 
 _COMPARISONS = {"=": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -133,3 +134,26 @@ def _constant(expression: Any) -> Any:
     if found is None or isinstance(found, bool | int | float | str):
         return found
     raise NotPushable(type(found).__name__)
+
+
+def words(scan: Scan) -> str:
+    """What a node is asked, a line each."""
+    parts = [scan.table, f"columns: {', '.join(scan.columns) if scan.columns is not None else 'all'}"]
+    if scan.condition is not None:
+        parts.append(f"condition: {_words_of(scan.condition)}")
+    if scan.limit is not None:
+        parts.append(f"limit: {scan.limit}")
+    return "\n  ".join(parts)
+
+
+def _words_of(condition: Mapping[str, Any]) -> str:
+    op = condition["op"]
+    if op in ("and", "or"):
+        return "(" + f" {op} ".join(_words_of(c) for c in condition["of"]) + ")"
+    if op == "not":
+        return f"not {_words_of(condition['of'][0])}"
+    if op == "in":
+        return f"{condition['column']} in {condition['values']}"
+    if op in ("null", "not null"):
+        return f"{condition['column']} is {op}"
+    return f"{condition['column']} {op} {condition['value']!r}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -139,7 +140,19 @@ class Session:
             # Only those that the statement is about: a database that cannot be reached is waited for.
             about = [s for s in self._beside.schemas if f"{s}." in str(exc)]
             known += [f"{schema}.{name}" for schema in about for name in self._beside.names(schema)]
-        return wording.words(exc, known, sorted({m.reason for m in self._statement.missing}))
+        reasons = sorted({m.reason for m in self._statement.missing})
+        # Of a schema of the nodes, they have been asked for that table just now.
+        written = self._written() if self._statement.from_nodes and wording.misses_table(exc) else []
+        return wording.words(exc, dict.fromkeys([*known, *written]), reasons, written=written)
+
+    def _written(self) -> list[str]:
+        """The tables that the job's program writes itself; none where no node answers."""
+        silent = {m.node for m in self._statement.missing if m.rank is None and m.table is None}
+        if silent.issuperset(self._nodes.nodes):
+            return []
+        with contextlib.suppress(errors.ProbingError):
+            return [f"{schema}.{name}" for schema in registry.LAZY for name in self._resolved_names(schema)]
+        return []
 
     def _result(self, rows: pa.Table) -> Result:
         found = self._statement
@@ -332,7 +345,7 @@ class Session:
         batches = [b for b in frame.collect()]  # noqa: C416
         rows = pa.Table.from_batches(batches, schema=batches[0].schema)
         inner = frame.optimized_logical_plan()
-        scans = [_shown(s) for s in self._scans(inner).values()]
+        scans = [pushdown.words(s) for s in self._scans(inner).values()]
         more = pa.table([["asked of every node"] * len(scans), scans], schema=rows.schema)
         return pa.concat_tables([rows, more])
 
@@ -367,7 +380,7 @@ class KeptSession:
             raise
         except Exception as exc:
             names = [".".join(name) for name in self._tables]
-            raise errors.UsageError(wording.words(exc, names)) from exc
+            raise errors.UsageError(wording.words(exc, names, of_running=registry.NAMES)) from exc
 
 
 def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
@@ -375,25 +388,3 @@ def missing_rows(found: Sequence[streams.Missing]) -> pa.Table:
     at = time.time_ns()
     rows = [{"node": m.node, "rank": m.rank, "table": m.table, "reason": m.reason, "at": at} for m in found]
     return pa.Table.from_pylist(rows, schema=_MISSING_SCHEMA)
-
-
-def _shown(scan: Scan) -> str:
-    parts = [scan.table, f"columns: {', '.join(scan.columns) if scan.columns is not None else 'all'}"]
-    if scan.condition is not None:
-        parts.append(f"condition: {_words_of(scan.condition)}")
-    if scan.limit is not None:
-        parts.append(f"limit: {scan.limit}")
-    return "\n  ".join(parts)
-
-
-def _words_of(condition: Mapping[str, Any]) -> str:
-    op = condition["op"]
-    if op in ("and", "or"):
-        return "(" + f" {op} ".join(_words_of(c) for c in condition["of"]) + ")"
-    if op == "not":
-        return f"not {_words_of(condition['of'][0])}"
-    if op == "in":
-        return f"{condition['column']} in {condition['values']}"
-    if op in ("null", "not null"):
-        return f"{condition['column']} is {op}"
-    return f"{condition['column']} {op} {condition['value']!r}"

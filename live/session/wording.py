@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from probing_cluster.core import sanitize
 
@@ -16,21 +16,45 @@ _NO_FIELD = re.compile(
     re.DOTALL,
 )
 _NO_TABLE = re.compile(r"table '(?P<name>[^']+)' not found")
+_ABOUT_NAMES = re.compile(r"\bSHOW\b|Invalid qualifier")
+"""Refusals of other kinds that the lists of tables and columns help with."""
 _SYNTAX = re.compile(r'SQL error: ParserError\("(?P<words>.*)"\)$', re.DOTALL)
 
 
-def words(exc: Exception, tables: Iterable[str] = (), reasons: Iterable[str] = ()) -> str:
-    """A sentence with the way out. `tables`: the full names that there are; `reasons`: why nodes did not answer."""
+def misses_table(exc: Exception) -> bool:
+    """True if a statement names a table that is not there."""
+    return _NO_TABLE.search(str(exc)) is not None
+
+
+def words(
+    exc: Exception,
+    tables: Iterable[str] = (),
+    reasons: Iterable[str] = (),
+    *,
+    written: Iterable[str] = (),
+    of_running: Container[str] = (),
+) -> str:
+    """A sentence with the way out.
+
+    `tables`: the full names that there are; `written`: those of them that the job's program writes itself; `reasons`: why nodes did
+    not answer; `of_running`: tables that an ended job no longer has.
+    """
     text = str(exc).removeprefix("DataFusion error: ").strip()
     known = list(tables)
     if (found := _NO_FIELD.search(text)) is not None:
         return sanitize.clean(_no_column(found["name"], found["fields"].split(", "), known), MAX_CHARS)
     if (found := _NO_TABLE.search(text)) is not None:
-        return sanitize.clean(_no_table(found["name"], known, list(reasons)), MAX_CHARS)
+        name = found["name"].removeprefix("live.").removeprefix("kept.").removeprefix("datafusion.")
+        if name in of_running:
+            left = f"; kept of it: {', '.join(_nearest(name, known))}" if known else ""
+            gone = f"no table {name}: it is there only while the job runs{left}; information_schema.tables lists them"
+            return sanitize.clean(gone, MAX_CHARS)
+        return sanitize.clean(_no_table(name, known, list(reasons), list(written)), MAX_CHARS)
     if (found := _SYNTAX.search(text)) is not None:
         text = f"this is no SQL that is understood: {found['words']}"
     more = "; ".join(list(reasons)[:3])
-    return f"{sanitize.clean(text, MAX_CHARS)}{f' ({more})' if more else ''}; {HINT}"
+    hint = f"; {HINT}" if _ABOUT_NAMES.search(text) else ""
+    return f"{sanitize.clean(text, MAX_CHARS)}{f' ({more})' if more else ''}{hint}"
 
 
 def _no_column(name: str, fields: Sequence[str], known: Sequence[str]) -> str:
@@ -50,19 +74,23 @@ def _no_column(name: str, fields: Sequence[str], known: Sequence[str]) -> str:
     return f"no column {wanted}{where}; the nearest: {', '.join(near)}; {way} lists all {len(fields)}"
 
 
-def _no_table(name: str, tables: Sequence[str], reasons: Sequence[str]) -> str:
-    wanted = name.removeprefix("live.").removeprefix("kept.").removeprefix("datafusion.")
+def _no_table(wanted: str, tables: Sequence[str], reasons: Sequence[str], written: Sequence[str]) -> str:
     near = _nearest(wanted, tables)
+    own = [name for name in written if name not in near][:N_NEAREST]
     why = [r for r in reasons if not r.startswith("no table ")]
     first = f"no table {wanted}{' (' + '; '.join(why[:3]) + ')' if why else ''}"
     second = f"; the nearest: {', '.join(near)}" if near else ""
-    return f"{first}{second}; information_schema.tables lists them"
+    third = f"; the job's own: {', '.join(own)}" if own else ""
+    return f"{first}{second}{third}; information_schema.tables lists them"
 
 
 def _nearest(wanted: str, names: Sequence[str]) -> list[str]:
     """The names most like it, the likest first; where none is, those of its schema, else the first ones there are."""
     lowered = {n.lower(): n for n in names}
     near = difflib.get_close_matches(wanted.lower(), lowered, N_NEAREST, cutoff=0.6)
+    # A name without a schema was looked up in one, and may be of another.
+    last = wanted.lower().rpartition(".")[2]
+    near = [*(n for n in lowered if n.rpartition(".")[2] == last), *near]
     within = [n for n in lowered if wanted.lower() in n]
     schema = wanted.lower().rpartition(".")[0]
     beside = [n for n in lowered if schema and n.rpartition(".")[0] == schema]

@@ -112,7 +112,10 @@ class Faults:
         if now - event.at > LATCH_FRESH:
             return False
         if self._cleared_at is not None and event.observed_at <= self._cleared_at:
-            return False
+            # A clock that was set back since then says so, too, of what it has seen after that.
+            was_set_back = event.observed_at <= now < self._cleared_at
+            if not was_set_back:
+                return False
         device = event.device or event.pci_bus_id or ""
         key = f"{event.kind}:{event.code or ''}:{device}"
         fault = self._latched.get(key)

@@ -111,10 +111,8 @@ class Collector:
                 self._watch.failed(NAME, f"job {job.job_id}: not stored, {why}", state="ok")
                 shown = output_files.not_stored(shown, why)
             # Before the tables are kept: a file server that is slow to take them delays no evidence.
-            self._intake.take(
-                kept or (),
-                rows=[job.logs_item(self._identity, shown)] if ended and shown else (),
-            )
+            rows = [job.logs_item(self._identity, shown)] if ended and shown else ()
+            self._intake.take(kept or (), rows=rows)
             if not ended:
                 return
             await self._keep(job)
@@ -293,7 +291,10 @@ class Collector:
             "most_bytes_in_all": self._kept.user_bytes,
             "days": self._kept.days,
         }
-        await self._read(job, request, _KEEP_CHILD)
+        refused = (await self._read(job, request, _KEEP_CHILD)).get("refused")
+        if refused and (job.uid or 0, "kept") not in self._logged:
+            self._logged.append((job.uid or 0, "kept"))
+            _log.warning("job %s: nothing of it is kept for its owner: %s", job.job_id, refused)
 
     async def _read(
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
@@ -329,8 +330,7 @@ class Collector:
             answer = children.answer_of(done.stdout)
         except ValueError:
             return self._reader_failed(job, request["op"], done.ending)
-        refused = answer.get("refused")
-        if isinstance(refused, str):
+        if isinstance(refused := answer.get("refused"), str):
             self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {refused}", state="ok")
         else:
             self._watch.read(NAME, self._clock.now())

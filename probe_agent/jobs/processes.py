@@ -26,6 +26,8 @@ _STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.(extern\b)?")
 _ROOTS = re.compile(rb"^Uid:\t0\t0\t", re.MULTILINE)
 """Both the real and the effective user are root. Who starts a set-uid program chooses its title, but stays its real user."""
 _STATE = re.compile(rb"^State:\t([A-Za-z])", re.MULTILINE)
+_USER = re.compile(rb"^Uid:\t(\d+)\t", re.MULTILINE)
+_TRACER = re.compile(rb"^TracerPid:\t(\d+)$", re.MULTILINE)
 _PARENT = re.compile(rb"^PPid:\t(\d+)$", re.MULTILINE)
 _NUMBERS = re.compile(rb"^NSpid:\t\d+\t(?:.*\t)?(\d+)$", re.MULTILINE)
 """Of a process in another PID namespace than ours; the last number is its number there."""
@@ -99,6 +101,15 @@ def state_of(pid: int, proc: Path = PROC) -> str | None:
     """R, S, D, T, Z and so on; None when it is gone. From its status, too."""
     found = _STATE.search(_read(proc / str(int(pid)) / "status", 4096))
     return found[1].decode("ascii") if found is not None else None
+
+
+def tracer_of(pid: int, proc: Path = PROC) -> int | None:
+    """The user who started the process that traces `pid` (a debugger, strace); None when nothing does, or one of them is gone."""
+    traced = _TRACER.search(_read(proc / str(int(pid)) / "status", 4096))
+    if traced is None or traced[1] == b"0":
+        return None
+    found = _USER.search(_read(proc / str(int(traced[1])) / "status", 4096))
+    return int(found[1]) if found is not None else None
 
 
 def _read(path: Path, most: int) -> bytes:

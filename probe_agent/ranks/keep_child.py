@@ -12,7 +12,6 @@ import os
 import pwd
 import re
 import resource
-import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -207,12 +206,10 @@ def keep(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"kept": 0, "tables": 0, "left_out": 0, "removed": 0}
     data, left_out = kept_file.write(found, request["most_bytes"])
     base = Path(request["history"])
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _require_own(base, request["uid"])
+    _make_own(base, request["uid"])
     removed = prune(base, days=request["days"], most_bytes=request["most_bytes_in_all"])
     home = base / request["attempt"]
-    home.mkdir(mode=0o700, exist_ok=True)
-    _require_own(home, request["uid"])
+    _make_own(home, request["uid"])
     fresh = home / f".{request['node']}.{os.getpid()}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -236,11 +233,18 @@ def of_user(pattern: str, uid: int) -> str:
     return pattern.replace("%u", user.pw_name).replace("%h", user.pw_dir)
 
 
-def _require_own(directory: Path, uid: int) -> None:
+def _make_own(directory: Path, uid: int) -> None:
+    """Makes it where it is not there; raises Refused where it is another's, OSError where it cannot be made."""
+    failed = None
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        failed = exc
     # Somebody else's directory in the place of ours would hand them the rows.
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
-        raise collect_child.Refused(f"{directory} is not a directory of uid {uid}")
+    if why := kept_file.why_not_own(directory, uid):
+        raise collect_child.Refused(why)
+    if failed is not None:
+        raise failed
 
 
 def prune(base: Path, *, days: float, most_bytes: int) -> int:

@@ -126,6 +126,8 @@ class SnapshotTaker:
         page, entry = rank.page, self._page_fields(rank)
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
+            if rank.facts.state == "t":
+                entry["traced_by_owner"] = processes.tracer_of(page.pid, self._proc) == owner[0]
             async with self._turns.of(owner[0]):
                 # In turn, too: each child's state is a file, and the event loop waits while it is read.
                 entry |= self._workers(page.pid)

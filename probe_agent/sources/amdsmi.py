@@ -73,6 +73,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
         edges += found
         reset |= {gpu["uuid"]} if was_reset and gpu["uuid"] else set()
     chips_of = {**memory.get("chips", {}), **raw.get("chips", {})}
+    known = {p: gpu for p, gpu in known.items() if p in answering or not _elsewhere(p, answering, chips_of)}
     lost = [p for p in sorted(known) if streaks.at_least(f"{p}:lost", LASTING, holds=p not in answering)]
     present += [_lost(p, known[p], len(answering), len(known)) for p in lost]
     unanswered = {_name(k) for p, k in known.items() if p not in answering and p not in lost}
@@ -137,6 +138,16 @@ def _named(
     if known.keys() <= answering.keys():
         return answering
     return {a: {**g, "index": known[a]["index"]} if a in known else g for a, g in answering.items()}
+
+
+def _elsewhere(address: str, answering: Iterable[str], chips_of: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the chip of an address answers at another: a partition that was joined again, or a renumbered bus."""
+    serial = str(chips_of.get(address, {}).get("serial") or "")
+    return any(
+        gpus.pci_key(a) == gpus.pci_key(address)
+        or (serial.strip("0x") and chips_of.get(a, {}).get("serial") == serial)
+        for a in answering
+    )
 
 
 def _inventory(

@@ -37,6 +37,8 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], _: polled.PollConte
         if "error" in answer:
             unknown.add(path)
             continue
+        if answer.get("read_only"):
+            continue  # an image (composefs, overlay) is always full, and nobody can fill it
         for code, total, free in (
             ("space", answer["bytes_total"], answer["bytes_free"]),
             ("inodes", answer["inodes_total"], answer["inodes_free"]),

@@ -67,6 +67,11 @@ class WatchedPort:
         return self.hca if self.port == 1 else f"{self.hca}:{self.port}"
 
     @property
+    def key(self) -> str:
+        """What it is known by: its place on the PCI bus, for images and kernels name the same adapter differently."""
+        return f"{self.pci_bus_id}:{self.port}" if self.pci_bus_id else self.device
+
+    @property
     def up(self) -> bool:
         return self.state == ib.ACTIVE and self.phys_state in (ib.LINK_UP, None)
 
@@ -92,8 +97,9 @@ class WatchedPort:
 
 
 def parse(raw: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> list[WatchedPort]:
-    """The ports, virtual functions and excluded devices left out."""
+    """The ports; virtual functions, scalable functions and excluded devices are left out."""
     virtual = {hca for (hca,) in sysfs.matching(raw, rf"{CLASS}/([^/]+)/device/physfn")}
+    virtual |= {path.split("/")[4] for path, target in raw["links"].items() if ib.SCALABLE.search(target)}
     found = dict.fromkeys((hca, int(port)) for hca, port in sysfs.matching(raw, _PORT))
     return [
         _port(raw, hca, port)

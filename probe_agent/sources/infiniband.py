@@ -1,7 +1,7 @@
 """InfiniBand and RoCE ports from sysfs: state, rate, error counters that saturate, flaps and drops over time.
 
-Only a port that was once seen up is
-expected to be up; only one that is up is judged by its rate (a port that is down shows the slowest).
+Only a port that was once seen up is expected to be up; only one that is up is judged by its rate (a port that is down
+shows the slowest). A port is known by its place on the PCI bus, so that another name of it is not another port.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.core import records
-from probing_cluster.probe_agent.faults import baseline
+from probing_cluster.probe_agent.faults import baseline, gpus
 from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
 from probing_cluster.probe_agent.sources import ib_ports, polled
 from probing_cluster.probe_agent.sources.ib_ports import WatchedPort
@@ -39,9 +39,10 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     """Conditions of ports that were once up, and the steps of their counters."""
     ports = ib_ports.parse(raw, context.exclude_hcas)
     judgement = _PortJudgement(memory, context)
+    judgement.follow(ports)
     for port in ports:
         judgement.port(port)
-    judgement.missing({p.device for p in ports})
+    judgement.missing(ports)
     refused = {p for p, why in raw["errors"].items() if why == "EINVAL" and "/counters/" in p}
     return judgement.result(ports, refused | set(judgement.unreadable))
 
@@ -52,7 +53,7 @@ class _PortJudgement:
     def __init__(self, memory: Mapping[str, Any], context: polled.PollContext) -> None:
         same_boot = memory.get("boot_id") == context.boot_id
         self.context = context
-        self.expected: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))
+        self.expected = {} if context.relearn else _by_place(memory.get("expected", {}))
         self.up_this_boot = set(memory.get("up_this_boot", ())) if same_boot else set()
         flaps = {} if context.cleared else memory.get("flaps", {})
         self.flaps: dict[str, list[float]] = {k: list(v) for k, v in flaps.items()}
@@ -73,16 +74,49 @@ class _PortJudgement:
             return
         if port.up:
             self._learn(port)
-        if port.device in self.expected:
+        if port.key in self.expected:
             self._state(port)
         self._counters(port)
         self._flapping(port)
         self.was_up[port.device] = port.up
 
-    def missing(self, present: set[str]) -> None:
-        for device, known in self.expected.items():
-            gone = device not in present and not self._in_grace(device)
-            if self.streaks.at_least(f"{device}:missing", UNSETTLED_LASTING, holds=gone):
+    def follow(self, ports: list[WatchedPort]) -> None:
+        """Ports that have another place or name than before, and are the same.
+
+        By name; those that this boot has not shown and that are not missed yet also by their number, where as many new
+        ones of the kind are up.
+        """
+        there = {p.key: p for p in ports}
+        fresh = {p.device: p for p in ports if p.key not in self.expected}
+        lost = {k: e for k, e in self.expected.items() if k not in there}
+        # The second function of a card goes into the bond that the first one shows.
+        bonds = {gpus.pci_key(p.pci_bus_id) for p in ports if "bond" in p.hca and p.pci_bus_id}
+        for key in [k for k, e in lost.items() if gpus.pci_key(e["pci_bus_id"]) in bonds]:
+            del self.expected[key], lost[key]
+        pairs = [(k, fresh[e["device"]]) for k, e in lost.items() if e["device"] in fresh]
+        for kind in {e["kind"] for e in lost.values()} if not pairs else ():
+            old = [k for k, e in lost.items() if e["kind"] == kind and self._unseen(k)]
+            new = [p for p in fresh.values() if p.kind == kind and p.up]
+            pairs += zip(old, new, strict=True) if len(old) == len(new) else ()
+        for key, port in pairs:
+            known = self.expected.pop(key)
+            same = known if known["device"] == port.device else {**known, "rate_gbps": None}
+            self.expected[port.key] = {**same, "device": port.device, "pci_bus_id": port.pci_bus_id}
+            words = f"the RDMA port that was {known['device']} at {known['pci_bus_id'] or 'no PCI address'} is {port.key}"
+            what = _condition(port, "moved", INFO, words)
+            self.edges.append(ConditionEdge(what=what, value=f"{key}>{port.key}", latches=False))
+
+    def _unseen(self, key: str) -> bool:
+        missed = self.streaks.counts.get(f"{key}:missing", 0) >= UNSETTLED_LASTING
+        return key not in self.up_this_boot and not missed
+
+    def missing(self, ports: list[WatchedPort]) -> None:
+        there, names = {p.key for p in ports}, {p.device for p in ports}
+        for key, known in self.expected.items():
+            gone = key not in there and not self._in_grace(key)
+            if self.streaks.at_least(f"{key}:missing", UNSETTLED_LASTING, holds=gone):
+                # Its name may be another's by now: they are counted anew when one is gone.
+                device = key if known["device"] in names else known["device"]
                 self.present.append(
                     Condition(
                         kind=known["kind"],
@@ -116,17 +150,22 @@ class _PortJudgement:
         )
 
     def _learn(self, port: WatchedPort) -> None:
-        self.up_this_boot.add(port.device)
-        known = self.expected.get(port.device, {})
+        self.up_this_boot.add(port.key)
+        known = self.expected.get(port.key, {})
         best = max(known.get("rate_gbps") or 0.0, _true_rate(port) or 0.0) or None
-        self.expected[port.device] = {"kind": port.kind, "pci_bus_id": port.pci_bus_id, "rate_gbps": best}
+        self.expected[port.key] = {
+            "device": port.device,
+            "kind": port.kind,
+            "pci_bus_id": port.pci_bus_id,
+            "rate_gbps": best,
+        }
 
-    def _in_grace(self, device: str) -> bool:
+    def _in_grace(self, key: str) -> bool:
         up_s = self.context.uptime_s
-        return device not in self.up_this_boot and up_s is not None and up_s < BOOT_GRACE_S
+        return key not in self.up_this_boot and up_s is not None and up_s < BOOT_GRACE_S
 
     def _state(self, port: WatchedPort) -> None:
-        waiting = not port.up and self._in_grace(port.device)
+        waiting = not port.up and self._in_grace(port.key)
         down = self.streaks.at_least(f"{port.device}:down", DOWN_LASTING, holds=port.down and not waiting)
         loose = not port.up and not port.down and not waiting
         unsettled = self.streaks.at_least(f"{port.device}:unsettled", UNSETTLED_LASTING, holds=loose)
@@ -135,7 +174,7 @@ class _PortJudgement:
             self._stands(port, "down", HIGH, f"its link is down ({words})")
         elif unsettled:
             self._stands(port, "not_active", LOW, f"its link does not come up ({words})")
-        best, rate = self.expected[port.device].get("rate_gbps"), _true_rate(port)
+        best, rate = self.expected[port.key].get("rate_gbps"), _true_rate(port)
         slow = bool(best and rate and rate < best)
         if self.streaks.at_least(f"{port.device}:rate", UNSETTLED_LASTING, holds=slow):
             self._stands(
@@ -252,6 +291,16 @@ def _condition(
         message=f"{port.device}: {message}",
         **more,
     )
+
+
+def _by_place(kept: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is remembered of ports by their key; earlier versions remembered them by their names."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, entry in kept.items():
+        pci = entry.get("pci_bus_id")
+        place = f"{pci}:{key.partition(':')[2] or '1'}" if pci else key
+        found[key if "device" in entry else place] = {"device": key, "pci_bus_id": pci, **entry}
+    return found
 
 
 def _true_rate(port: WatchedPort) -> float | None:

@@ -106,6 +106,7 @@ class KernelFollower:
             self._clock.now(),
             lines_total=self._kernel.lines_total,
             missed_total=self._kernel.missed_total,
+            unjudged_total=self._kernel.unjudged_total,
         )
         return len(lines)
 

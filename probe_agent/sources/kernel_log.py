@@ -6,6 +6,7 @@ explains. Only facility 0 counts: the kernel stamps another facility on whatever
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from probing_cluster.healthchecks.readers import mapped_devices
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.sources import interfaces, kmsg
+
+_log = logging.getLogger(__name__)
 
 NAME = "kernel_log"
 STATE = "kernel_log"
@@ -93,6 +96,7 @@ class KernelLog:
         self._expect_from_start = self.rebooted
         self.lines_total = 0
         self.missed_total = 0
+        self.unjudged_total = 0
 
     @property
     def hint(self) -> dict[str, int | str]:
@@ -159,11 +163,18 @@ class KernelLog:
             self.cursor.seq = line.seq
         if line.facility != kmsg.KERNEL_FACILITY:
             return
-        found = self._classify(line.text, line.ts_us / 1e6)
-        if found is not None:
-            found = interfaces.confirmed(found, self._identity.path(interfaces.NET))
-            found = self._of_a_drive(found)
-            sightings.append(self._sighting(found, line, times))
+        try:
+            found = self._classify(line.text, line.ts_us / 1e6)
+            if found is not None:
+                found = interfaces.confirmed(found, self._identity.path(interfaces.NET))
+                found = self._of_a_drive(found)
+                sightings.append(self._sighting(found, line, times))
+        except Exception as exc:  # noqa: BLE001 - as a source's own bug must not
+            # A rule's own bug ends no agent: the same line would be the first that its next start reads.
+            self.unjudged_total += 1
+            if self.unjudged_total == 1:
+                _log.exception("kernel message %d", line.seq)
+                sightings.append(self._unjudged(line, exc, times.now))
 
     def _of_a_drive(self, found: grammar.KernelFinding) -> grammar.KernelFinding:
         """The finding as /sys bears it out: a device-mapper device that lies on no drive is a user's image."""
@@ -192,6 +203,17 @@ class KernelLog:
             measured=float(missed),
             unit="count",
             detail={"first_seq": seq - missed, "last_seq": seq - 1},
+        )
+
+    def _unjudged(self, line: kmsg.KmsgLine, exc: Exception, now: datetime) -> Sighting:
+        return Sighting(
+            source="agent",
+            position=f"{self.boot_id}:unjudged:{line.position if line.seq < 0 else line.seq}",
+            at=now,
+            kind="agent_overrun",
+            code="kernel_log_rule",
+            severity=records.Severity.INFO,
+            message=f"a rule failed on kernel message {line.seq} ({type(exc).__name__}); such messages are counted and not judged",
         )
 
     def _job(self, found: grammar.KernelFinding) -> int | None:

@@ -97,7 +97,9 @@ def _gone(
         mount = table.get(path)
         if streaks.at_least(f"{path}:missing", LASTING, holds=mount is None):
             found.append(_condition(path, "missing", f"{path} ({entry['type']}) is not mounted", entry))
-        turned = mount is not None and mount.read_only and not entry["read_only"]
+        # One of another type is another file system: a node's image that is read-only now.
+        same = mount is not None and entry["type"] in (mount.type, "unknown")
+        turned = same and mount is not None and mount.read_only and not entry["read_only"]
         if streaks.at_least(f"{path}:read_only", LASTING, holds=turned):
             found.append(
                 _condition(path, "read_only", f"{path} ({entry['type']}) has become read-only", entry)

@@ -11,10 +11,10 @@ from typing import Any
 
 from probing_cluster.core import clock, records
 from probing_cluster.core.catalogue import xid
-from probing_cluster.healthchecks.readers import nvml
+from probing_cluster.healthchecks.readers import nvml, pci
 from probing_cluster.probe_agent.faults import baseline, gpus
 from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEdge, Judgement
-from probing_cluster.probe_agent.sources import amdsmi, nvml_gpu, polled
+from probing_cluster.probe_agent.sources import nvml_gpu, polled, sysfs
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 LINKS_EVERY = 6
@@ -30,15 +30,33 @@ async def read(
     """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
     turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
     answer = await reader.nvml(links=turn or context.closely)
-    if context.expect_gpus and not context.inventory.of_maker(gpus.NVIDIA).gpus and _library_absent(answer):
-        # gres.conf counts GPUs of any maker: those of AMD are the amdsmi source's.
-        return {**answer, "amd": bool((await reader.files((amdsmi.DRIVER,)))["files"])}
+    if context.expect_gpus and not context.inventory.of_maker(gpus.NVIDIA).gpus and _no_driver(answer):
+        # The number may be one of another maker's GPUs: those of AMD are the amdsmi source's.
+        bus = await reader.files([f"{pci.DEVICES}/*/{name}" for name in ("class", "vendor")])
+        return {**answer, "foreign": _foreign(bus)}
     return answer
 
 
-def _library_absent(answer: Mapping[str, Any]) -> bool:
+def _no_driver(answer: Mapping[str, Any]) -> bool:
     read_now = nvml.from_json(answer["snapshot"])
-    return isinstance(read_now, nvml.NvmlUnavailable) and read_now.kind is nvml.SnapshotLack.ABSENT
+    return isinstance(read_now, nvml.NvmlUnavailable) and (
+        read_now.kind is nvml.SnapshotLack.ABSENT or read_now.code == "DRIVER_NOT_LOADED"
+    )
+
+
+def _foreign(bus: Mapping[str, Any]) -> bool:
+    """Whether the GPUs on the PCI bus are another maker's."""
+    base = pci.DEVICES
+    found = [
+        pci.PciFunction(
+            address=address,
+            vendor=sysfs.number(bus, f"{base}/{address}/vendor") or 0,
+            device_id=0,
+            class_code=(sysfs.number(bus, f"{base}/{address}/class") or 0) >> 8,
+        )
+        for (address,) in sysfs.matching(bus, rf"{base}/([^/]+)/class")
+    ]
+    return pci.foreign_gpus(found) and not any(f.is_gpu for f in found)
 
 
 def parse(raw: Mapping[str, Any]) -> tuple[nvml.NvmlSnapshot | nvml.NvmlUnavailable, list[dict[str, Any]]]:
@@ -60,7 +78,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     }
     edges = [_xid_edge(x, kept["numbers"], context) for x in xids]
     if isinstance(snapshot, nvml.NvmlUnavailable):
-        if raw.get("amd"):
+        if raw.get("foreign"):
             return Judgement(edges=tuple(edges), memory=kept, state="absent")
         return _unavailable(snapshot, kept, edges, memory, context)
     return _available(snapshot, kept, edges, memory, context, links_read=bool(raw.get("links", True)))

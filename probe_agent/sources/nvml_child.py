@@ -6,6 +6,7 @@ One JSON request per line on standard input, one JSON answer per line: {"snapsho
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import select
@@ -18,6 +19,8 @@ from probing_cluster.healthchecks.readers import nvml, nvml_snapshot
 DRAIN_S = 1.0
 """How often the event set is emptied between polls; the driver's own queue is small."""
 MAX_XIDS = 1000
+FIRST_RETRY_S, LAST_RETRY_S = 5.0, 60.0
+"""How long a driver that failed is left alone before a new event set is made; twice as long each time."""
 
 
 class XidEvents:
@@ -28,6 +31,8 @@ class XidEvents:
         self._p: Any = None
         self._set: Any = None
         self._names: dict[int | None, dict[str, str | None]] = {}
+        self._retry_at_s = 0.0
+        self._delay_s = FIRST_RETRY_S
         self.state = "not started"
         self.xids: list[dict[str, Any]] = []
 
@@ -37,29 +42,45 @@ class XidEvents:
             self._p = nvml_snapshot.load(self._library)
             self._p.nvmlInit()
         except Exception as exc:  # noqa: BLE001 - pynvml's errors are made at run time; this is a state, not a fault
-            self.state = f"{type(exc).__name__}: {exc}"
+            self._wait(f"{type(exc).__name__}: {exc}")
             return
         try:
-            made = self._p.nvmlEventSetCreate()
-            registered = sum(self._register(made, i) for i in range(self._p.nvmlDeviceGetCount()))
+            self._set = self._p.nvmlEventSetCreate()
+            registered = sum(self._register(self._set, i) for i in range(self._p.nvmlDeviceGetCount()))
         except self._p.NVMLError as exc:
-            self.state = str(exc)
+            self._close(str(exc))
             return
-        self._set = made
         self.state = f"{registered} GPUs"
 
     def drain(self) -> None:
         """Take what has happened, without waiting."""
-        if self._set is None:
+        if self._set is None and time.monotonic() >= self._retry_at_s:
             self.open()
         while self._set is not None:
             try:
                 data = self._p.nvmlEventSetWait_v2(self._set, 0)
             except self._p.NVMLError as exc:
                 if exc.value != self._p.NVML_ERROR_TIMEOUT:
-                    self.state, self._set = str(exc), None
+                    self._close(str(exc))
+                else:
+                    self._delay_s = FIRST_RETRY_S
                 return
             self._keep(data)
+
+    def _close(self, state: str) -> None:
+        """Give the event set and its use of NVML back; neither may be possible any more."""
+        made, self._set = self._set, None
+        if made is not None:
+            with contextlib.suppress(self._p.NVMLError):
+                self._p.nvmlEventSetFree(made)
+        with contextlib.suppress(self._p.NVMLError):
+            self._p.nvmlShutdown()
+        self._wait(state)
+
+    def _wait(self, state: str) -> None:
+        self.state = state
+        self._retry_at_s = time.monotonic() + self._delay_s
+        self._delay_s = min(2 * self._delay_s, LAST_RETRY_S)
 
     def _register(self, made: Any, index: int) -> int:
         p = self._p

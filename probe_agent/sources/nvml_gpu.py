@@ -270,8 +270,11 @@ _LINK_COUNTERS: tuple[tuple[str, Callable[[nvml.NvLink], int | None]], ...] = (
 
 
 def _look_at_links(judgement: _GpuJudgement, remembered: dict[str, dict[str, list[int]]]) -> None:
-    """A link is down only if it was ever up: boards leave links unconnected by design."""
+    """A link is down only if it was ever up: boards leave links unconnected by design. In MIG mode all are off."""
     gpu = judgement.gpu
+    if gpu.mig:
+        remembered.get(gpu.uuid or "", {})["down"] = []
+        return
     if not gpu.links or gpu.uuid is None:
         return
     up = {link.link for link in gpu.links if link.active}

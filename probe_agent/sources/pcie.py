@@ -52,13 +52,14 @@ class PcieDevice:
 
 
 async def read(
-    reader: polled.NodeReader, memory: Mapping[str, Any], _: polled.PollContext
+    reader: polled.NodeReader, memory: Mapping[str, Any], context: polled.PollContext
 ) -> Mapping[str, Any]:
     """The links of the devices of interest; now and then (and at first) the whole bus is listed to find them."""
     known: dict[str, str] = dict(memory.get("known", {}))
-    due = int(memory.get("round", 0)) % _RESCAN == 0
+    another_boot = memory.get("boot_id") != context.boot_id
+    due = int(memory.get("round", 0)) % _RESCAN == 0 or another_boot
     if due or not known:
-        listed = await reader.files([f"{ROOT}/*/class", f"{ROOT}/*/vendor"])
+        listed = await reader.files([f"{ROOT}/*/class", f"{ROOT}/*/vendor"], [f"{ROOT}/*/physfn"])
         known = interesting(listed)
     paths = [f"{ROOT}/{address}/{name}" for address in known for name in _LINK]
     raw = await reader.files(paths) if paths else {"files": {}, "errors": {}, "links": {}}
@@ -66,12 +67,13 @@ async def read(
 
 
 def interesting(raw: Mapping[str, Any]) -> dict[str, str]:
-    """Address to what it is, of the devices worth watching."""
+    """Address to what it is, of the devices worth watching: no virtual functions, which come and go at will."""
     found: dict[str, str] = {}
+    virtual = {address for (address,) in sysfs.matching(raw, rf"{ROOT}/([^/]+)/physfn")}
     for (address,) in sysfs.matching(raw, rf"{ROOT}/([^/]+)/class"):
         what = _INTEREST.get((sysfs.text(raw, f"{ROOT}/{address}/class") or "")[:6])
         vendor = sysfs.text(raw, f"{ROOT}/{address}/vendor")
-        if what is not None and _VENDORS.get(what, vendor) == vendor:
+        if what is not None and address not in virtual and _VENDORS.get(what, vendor) == vendor:
             found[address] = what
     return found
 
@@ -94,11 +96,15 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     present: list[Condition] = []
     edges: list[ConditionEdge] = []
     devices = [d for d in parse(raw) if not _by_nvml(d.what, context)]
+    addresses = {d.address for d in devices}
+    # Earlier versions remembered virtual functions, too: those have no link.
+    best = {a: link for a, link in best.items() if a in addresses or link["width"] or link["speed_gts"]}
+    if raw["scanned"] and not same_boot:
+        edges += _renumbered(best, devices, context)
     for device in devices:
         best[device.address] = _better(best.get(device.address, {}), device)
         present += _link(device, best[device.address], streaks, context)
         edges += _errors(device, counters, context)
-    addresses = {d.address for d in devices}
     for address, link in best.items():
         gone = address not in addresses and not _by_nvml(link["what"], context)
         if streaks.at_least(f"{address}:gone", LASTING, holds=gone):
@@ -122,6 +128,25 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
 def _by_nvml(what: str, context: polled.PollContext) -> bool:
     """GPUs are NVML's business while the node has an inventory of them; an idle GPU narrows its link on purpose."""
     return what == "gpu" and bool(context.inventory.of_maker(gpus.NVIDIA).gpus)
+
+
+def _renumbered(
+    best: dict[str, dict[str, Any]], devices: list[PcieDevice], context: polled.PollContext
+) -> list[ConditionEdge]:
+    """After a boot: where as many devices of a kind are new as are gone, firmware or a card has renumbered the bus."""
+    found: list[ConditionEdge] = []
+    for what in sorted({link["what"] for link in best.values()}):
+        there = {d.address for d in devices if d.what == what}
+        gone = sorted(a for a, link in best.items() if link["what"] == what and a not in there)
+        new = sorted(there - best.keys())
+        if not gone or len(gone) != len(new):
+            continue
+        for old in gone:
+            del best[old]
+        text = f"of {what} devices {', '.join(gone)} became {', '.join(new)} on the PCIe bus with this boot"
+        moved = _condition(new[0], what, "pcie_link", "renumbered", INFO, text, context)
+        found.append(ConditionEdge(what=moved, value=context.boot_id, latches=False))
+    return found
 
 
 def _better(known: Mapping[str, Any], device: PcieDevice) -> dict[str, Any]:

@@ -26,7 +26,7 @@ KNOWN: Mapping[str, records.Severity] = {
 }
 """Units looked at by default; one counts from when it was first seen running."""
 LASTING = 2
-_FIELDS = "Id,LoadState,ActiveState,SubState,NRestarts"
+_FIELDS = "Id,LoadState,ActiveState,SubState,NRestarts,UnitFileState"
 _RUNNING = {"active", "reloading"}
 
 
@@ -68,6 +68,16 @@ def parse(raw: Mapping[str, Any], wanted: tuple[str, ...]) -> dict[str, tuple[bo
     return {}
 
 
+def _switched_off(raw: Mapping[str, Any]) -> set[str]:
+    """Units that somebody stopped and disabled: a site that needs them no more."""
+    units = parse_units(raw.get("units", ""))
+    return {
+        n
+        for n, u in units.items()
+        if u.get("ActiveState") == "inactive" and u.get("UnitFileState") == "disabled"
+    }
+
+
 def _of_unit(unit: Mapping[str, str]) -> tuple[bool, str, int | None]:
     state = unit.get("ActiveState", "unknown")
     return (
@@ -87,6 +97,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     streaks = baseline.Streaks(counts=dict(memory.get("streaks", {})))
     counters = baseline.Baseline.of(memory, context.boot_id)
     learned = set() if context.relearn else set(memory.get("learned", ()))
+    learned -= _switched_off(raw)
     learned |= {name for name, (runs, _, _) in units.items() if runs} | set(context.expect_services)
     present: list[Condition] = []
     edges: list[ConditionEdge] = []

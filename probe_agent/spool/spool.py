@@ -245,6 +245,10 @@ class Spool:
 
     def _set_aside(self, exc: sqlite3.DatabaseError) -> None:
         aside = self._path.with_suffix(f".corrupt-{time.time_ns()}")
+        for older in self._path.parent.glob(f"{self._path.stem}.corrupt-*"):
+            # A disk that corrupts at each start must not fill with them.
+            with contextlib.suppress(OSError):
+                older.unlink()
         self._path.rename(aside)
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)

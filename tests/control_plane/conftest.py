@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -14,9 +17,17 @@ sys.path.extend(str(Path(__file__).parents[1] / room) for room in ("lemon", "rep
 import fakes
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.cli import main
 from probing_cluster.core import settings
 from probing_cluster.db import store as db_store
 from tests.set_clock import SetClock
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_command_line() -> Iterator[None]:
+    """As in a process of the command, it is made once: hundreds of tests run one here."""
+    with mock.patch.object(main, "parser", functools.cache(main.parser)):
+        yield
 
 
 @pytest.fixture

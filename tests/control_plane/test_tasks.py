@@ -203,9 +203,9 @@ def test_a_fault_that_ended_while_its_node_was_drained_takes_no_job(
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
     drain = slurm.drain
 
-    def slowly(name: str, reason: str) -> object:
+    def slowly(name: str, reason: str, reservation: str) -> object:
         fakes.deliver(service.store, name)
-        return drain(name, reason)
+        return drain(name, reason, reservation)
 
     slurm.drain = slowly  # type: ignore[assignment]
     actions.run(service)

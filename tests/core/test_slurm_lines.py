@@ -59,3 +59,16 @@ def test_the_programs_last_lines_stand_among_the_last() -> None:
 def test_the_last_line_of_the_program_names_what_node_did_not_catch(lines: list[str], last: str) -> None:
     """Not Node's version, which it prints last."""
     assert slurm_lines.last_of_program(lines) == last
+
+
+def test_lines_that_were_chosen_before_have_one_mark_for_what_is_left_out() -> None:
+    """The agent keeps some lines of a file, and a report shows some of those: no mark counts as a line, or stands twice."""
+    steps = [f"step {i}" for i in range(9)]
+    kept = slurm_lines.last_lines([*steps, *NOISE[:6]], 6, 3)
+    assert kept.count("…") == 1
+    shown = slurm_lines.last_lines(kept, 4, 2)
+    assert shown == ("step 7", "step 8", "…", *NOISE[4:6])
+    assert slurm_lines.last_lines(kept, len(kept), 3) == kept
+    # A mark above the first line that is shown says nothing; one of the program's own stands for itself between lines.
+    assert slurm_lines.last_lines(["…", "a", "b"], 2, 1) == ("a", "b")
+    assert slurm_lines.last_lines(["a", "…", "b"], 3, 2) == ("a", "…", "b")

@@ -37,6 +37,13 @@ def test_sql_counts_missed_beats_as_everybody_does():
     assert re.findall(r"silent_s > (\d+) \* least\(h\.beat_s", text) == [str(vocabulary.MISSED_BEATS)]
 
 
+def test_sql_calls_under_way_what_everybody_does():
+    text = next(p for p in SQL if p.name == "ops.sql").read_text("utf-8")
+    assert f"starts_with(d.why_state, '{vocabulary.BEGUN}')" in text
+    assert f"interval '{vocabulary.UNDER_WAY_S:.0f} seconds' AS under_way" in text
+    assert f"THEN '{vocabulary.UNDER_WAY}'" in text
+
+
 def test_sql_compares_with_sources_that_exist():
     known = {s.name for s in vocabulary.SOURCES}
     assert {w for p in SQL for w in _ONE.findall(p.read_text())} <= known

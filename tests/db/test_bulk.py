@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
@@ -102,6 +103,22 @@ def test_parameters_reach_the_query(store: store_module.Store, make_attempt: Mak
         store.url, 'SELECT job_id FROM probing.job_attempt WHERE "user" = $1', ["o'brien"]
     ) as reader:
         assert reader.read_all().to_pydict() == {"job_id": [1]}
+
+
+def test_the_types_of_a_database_are_read_once(
+    store: store_module.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens a connection: to ask for them costs more than most queries."""
+    made: list[str] = []
+    database = arrow._Database
+    monkeypatch.setattr(arrow, "_Database", lambda **given: made.append(given["uri"]) or database(**given))
+    arrow._database.cache_clear()
+    with arrow.reading(store.url, "SELECT 1 AS n") as reader:
+        reader.read_all()
+    for _ in range(2):
+        with contextlib.closing(arrow.ArrowReader(store.url)) as kept:
+            assert kept.table("SELECT 1 AS n").to_pydict() == {"n": [1]}
+    assert made == [store.url]
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,13 @@ import sqlalchemy as sa
 from benchmarks.db import full_size
 from probing_cluster.attribution.reliability import accounts
 from probing_cluster.control_plane.service import metrics
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import bulk, delivery, migrate
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
 from probing_cluster.db.store import actions as store_actions
 from probing_cluster.probe_agent import self_watch
+from probing_cluster.reports import node_state
 from probing_cluster.slurm_plugins.acts import node_events
 from tests import two_clusters
 
@@ -236,6 +237,32 @@ def test_only_what_stands_or_ended_has_lasted(store: store_module.Store) -> None
         store.connection_uri(), "SELECT node, round(duration_s / 3600) AS h FROM ops.drains ORDER BY node"
     )
     assert [row["h"] for row in rows] == [2, 1, None, None, None]
+
+
+def test_what_was_begun_a_moment_ago_is_under_way(store: store_module.Store) -> None:
+    """It has not failed; what was begun long ago and has no outcome has, as far as anybody knows."""
+    now = datetime.now(UTC)
+    begun, away = vocabulary.BEGUN, f"{vocabulary.BEGUN}: Slurm did not answer"
+    given = ((3, begun), (3, away), (400, begun), (3, "no such node"))
+    for n, (age_s, why) in enumerate(given):
+        store.save_drain(
+            records.Drain(
+                drain_id=uuid.UUID(int=n), cluster="c", node=f"n{n}", at=now - timedelta(seconds=age_s), action="drain",
+                reason="probing: x", owner="probing", state="failed", why_state=why,
+            )
+        )  # fmt: skip
+    rows = _rows(store.connection_uri(), "SELECT state, why_state FROM ops.drains ORDER BY node")
+    assert [tuple(row.values()) for row in rows] == [
+        ("under way", ""),
+        ("under way", "Slurm did not answer"),
+        ("failed", begun),
+        ("failed", "no such node"),
+    ]
+    timeline = [_rows(store.connection_uri(), f"SELECT what FROM ops.node_timeline('n{n}')")[0]["what"] for n in (0, 3)]  # fmt: skip
+    assert timeline == ["drain under way", "drain failed"]
+    # Reports and commands say the same of the rows themselves.
+    shown = node_state.as_shown(sorted(store.drains(), key=lambda d: d.node), now)
+    assert [(d.state, d.why_state) for d in shown] == [tuple(row.values()) for row in rows]
 
 
 def test_every_recipe_of_the_cookbook_runs(story: store_module.Store) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import psycopg
 import pytest
@@ -19,7 +20,7 @@ from psycopg.rows import dict_row
 
 from probing_cluster.db.server import embedded
 from probing_cluster.sandbox import cluster, jobs
-from probing_cluster.sandbox.machine import scratch
+from probing_cluster.sandbox.machine import configs, scratch
 
 sys.path.insert(0, str(Path(__file__).parent))  # for deaths
 
@@ -33,12 +34,13 @@ _REPORTED = """
 SELECT job_id, submit_at, state, start_at, end_at, nodes, judged_at,
        (SELECT max(v.made_at) FROM probing.verdict v WHERE v.job_id = a.job_id),
        (SELECT max(g.made_at) FROM probing.gang_verdict g WHERE g.job_id = a.job_id),
-       (SELECT max(r.made_at) FROM probing.run_account r WHERE r.run_key = a.run_key)
+       (SELECT max(r.made_at) FROM probing.run_account r WHERE r.run_key = a.run_key),
+       (SELECT jsonb_agg(l.detail -> 'logs' ORDER BY l.node, l.at) FROM probing.job_allocation l WHERE l.job_id = a.job_id)
 FROM probing.job_attempt a WHERE job_id = %s OR array_job_id = %s OR het_job_id = %s ORDER BY submit_at, job_id
 """
 """What a report is made of, as far as it changes by itself: a report costs a tenth of a second of processor, this nothing."""
-_ASK_ANEW_S = 3.0
-"""What is no row of these, such as a log read late, is seen that much later at most."""
+_ASK_ANEW_S = 9.0
+"""What is no row of these is seen that much later at most."""
 
 
 class Cluster:
@@ -61,7 +63,7 @@ class Cluster:
             answer = ask()
             if answer:
                 return answer
-            time.sleep(0.2)
+            time.sleep(0.4)
         pytest.fail(f"no {what} within {BUSY * timeout_s:g} s\n{self.logs()}")
 
     def logs(self) -> str:
@@ -165,6 +167,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
+def _untested() -> Iterator[None]:
+    """Meanwhile clusters boot with such settings."""
+    made = configs.service_toml
+    with mock.patch.object(configs, "service_toml", lambda lay: Cluster.untested(made(lay))):
+        yield
+
+
+@contextlib.contextmanager
 def _booted() -> Iterator[Cluster]:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
@@ -179,7 +189,11 @@ def _booted() -> Iterator[Cluster]:
 
 
 class Clusters:
-    """The clusters that tests of a module share, one at a time: asking for another ends the one before."""
+    """The clusters that tests of a module share, one at a time: asking for another ends the one before.
+
+    What is drained there stays drained. Tests before a return cost more than all else on a cluster, and hold other nodes, which the next
+    test may need. `up` and `gangs` have them.
+    """
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
@@ -195,7 +209,8 @@ class Clusters:
         """The cluster of that name, booted if it is not the one there is."""
         if self._cluster is None or name != self._name:
             self.close()
-            self._name, self._cluster = name, self._open.enter_context(_booted())
+            with _untested():
+                self._name, self._cluster = name, self._open.enter_context(_booted())
         return self._cluster
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import platform
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,9 @@ PATIENCE_S = 240.0
 ENDS_AFTER_S = 30
 """How long the hang lasts that gloo's own timeout ends: it is named after about half of that."""
 AT_ONCE = 3
-"""Gangs at a time: most of each is waiting, the rest is importing torch eight times."""
+"""Gangs at a time: most of each is waiting."""
+STARTING = threading.Lock()
+"""They begin one after the other: the rest of each is importing torch eight times, which uses every core."""
 
 NAMED = {**cases.HANGS, **cases.BROKEN}
 IN_THE_GATE = {"python_loop", "rank_dead", "checkpoint_long", cases.SLOW}
@@ -73,14 +77,22 @@ def explained(report: dict[str, Any]) -> bool:
     return bool(report["attempts"][-1]["verdict"]["cause"] != "unknown")
 
 
+def train(up: Any, case: str, **options: Any) -> tuple[int, Path]:
+    """A gang whose ranks train; its job and its directory."""
+    directory = cases.new_directory(up.sandbox, case)
+    with STARTING:
+        job = cases.submit(up.sandbox, case, directory=directory, **options)
+        up.until(f"training of job {job}", lambda: list(directory.glob("steps.*")), PATIENCE_S)
+    return job, directory
+
+
 def hang(up: Any, case: str) -> Done:
     """Until its kind is named; what a person is told meanwhile."""
     third = cases.third_node(up.sandbox)
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-hang", path=cases.CHECKPOINTS)
-    directory = cases.new_directory(up.sandbox, case)
     variables = {"GLOO_TIMEOUT_S": ENDS_AFTER_S} if case == "python_loop" else {}
-    job = cases.submit(up.sandbox, case, directory=directory, variables=variables)
+    job, directory = train(up, case, variables=variables)
     if case in cases.BROKEN:
         up.until("hang", lambda: cases.hangs(directory), PATIENCE_S)
         cases.strike(up.sandbox, case)
@@ -104,7 +116,7 @@ def hang(up: Any, case: str) -> Done:
 
 def end(up: Any, case: str) -> Done:
     """Until the failure is explained."""
-    job = cases.submit(up.sandbox, case)
+    job, _ = train(up, case)
     if case == "node_lost":
         up.until("steps", lambda: events(up, job, "first_step"), PATIENCE_S)
         up.sandbox.fault(cases.third_node(up.sandbox), "node-crash")
@@ -122,14 +134,14 @@ def end(up: Any, case: str) -> Done:
 
 def complete(up: Any, case: str) -> Done:
     """Until it has ended and its time is accounted as measured."""
-    job = cases.submit(up.sandbox, case, steps=40)
+    job, _ = train(up, case, steps=40)
     report = up.reported(job, measured, PATIENCE_S)
     return {"report": report, "verdicts": gang_verdicts(up, job)}
 
 
 def slow(up: Any, case: str) -> Done:
     """Until some rank is called slow."""
-    job = cases.submit(up.sandbox, case)
+    job, _ = train(up, case)
     up.until("a slow rank", lambda: events(up, job, "rank_slow"), PATIENCE_S)
     up.sandbox.run(["scancel", str(job)])
     return {"slow": events(up, job, "rank_slow")}
@@ -138,8 +150,8 @@ def slow(up: Any, case: str) -> Done:
 Start = Callable[[Any, str], Done]
 TOGETHER: dict[str, Start] = {
     **dict.fromkeys(cases.HANGS, hang),
-    **dict.fromkeys(("rank_dead", "node_killed", "other_shape"), end),
     **dict.fromkeys(cases.HEALTHY, complete),
+    **dict.fromkeys(("rank_dead", "node_killed", "other_shape"), end),
 }
 ALONE: dict[str, Start] = {cases.SLOW: slow, **dict.fromkeys(cases.BROKEN, hang), "node_lost": end}
 """The slow rank wants quiet cores, a broken or lost node is the others', too."""

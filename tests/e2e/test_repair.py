@@ -48,40 +48,40 @@ def free_of_us(up: Any) -> bool:
     return "probing-" not in listed
 
 
-def test_the_curable_return_tested_and_the_incurable_do_not(calm: Any) -> None:
+def test_the_curable_return_tested_and_the_incurable_do_not(up: Any) -> None:
     """Two nodes at once: one is well, the other calculates wrongly until its GPUs are reset; a third for ever."""
-    well, wrong, never = calm.sandbox.layout.node_names[:3]
-    calm.sandbox.fault(wrong, "hidden-fault", what="wrong_product", cured_by="reset")
-    drained_and_healed(calm, well)
-    assert ended(calm, well, "returned", "ticket")["state"] == "returned"
-    tests = calm.rows(
+    well, wrong, never = up.sandbox.layout.node_names[:3]
+    up.sandbox.fault(wrong, "hidden-fault", what="wrong_product", cured_by="reset")
+    drained_and_healed(up, well)
+    assert ended(up, well, "returned", "ticket")["state"] == "returned"
+    tests = up.rows(
         "SELECT DISTINCT test FROM probing.diagnostic_result WHERE node = %s AND outcome = 'ok'", well
     )
     assert {"gemm", "memory", "disk", "intra", "loopback", "pair"} <= {row["test"] for row in tests}
-    assert calm.drained(well) is None
+    assert up.drained(well) is None
 
-    calm.sandbox.run(["probing-ctl", "drain", wrong, "--reason", "x"])
-    done = calm.sandbox.run(["probing-ctl", "diagnose", wrong], check=False)
+    up.sandbox.run(["probing-ctl", "drain", wrong, "--reason", "x"])
+    done = up.sandbox.run(["probing-ctl", "diagnose", wrong], check=False)
     assert done.returncode == 5, done.stderr
     assert "repair" in done.stderr
-    calm.sandbox.run(["probing-ctl", "resume", wrong])
-    done = calm.sandbox.run(["probing-ctl", "diagnose", wrong, well, "--json"], check=False, timeout_s=240)
+    up.sandbox.run(["probing-ctl", "resume", wrong])
+    done = up.sandbox.run(["probing-ctl", "diagnose", wrong, well, "--json"], check=False, timeout_s=240)
     assert done.returncode == 1, done.stderr
     answer = json.loads(done.stdout)
     # The nodes of a sandbox share its cores: another may be named beside it for its speed, never for its results.
     incorrect = {node for node, why in answer["at_fault"].items() if any("wrong" in words for words in why)}
     assert incorrect == {wrong}
     assert "elements are wrong" in answer["at_fault"][wrong][0]
-    assert not calm.sandbox.run(["squeue", "-h"]).stdout.strip()
+    assert not up.sandbox.run(["squeue", "-h"]).stdout.strip()
 
-    calm.sandbox.fault(never, "hidden-fault", what="wrong_product", cured_by="never")
-    drained_and_healed(calm, never)
-    found = ended(calm, never, "returned", "ticket")
+    up.sandbox.fault(never, "hidden-fault", what="wrong_product", cured_by="never")
+    drained_and_healed(up, never)
+    found = ended(up, never, "returned", "ticket")
     assert found["state"] == "ticket", found
     assert "elements are wrong" in found["detail"]["failing"][0]
-    assert calm.drained(never), "an incurable node is never resumed"
-    assert "still failing" in calm.sandbox.run(["probing-ctl", "repair", "show", never]).stdout
-    calm.until("no reservation of ours", lambda: free_of_us(calm))
+    assert up.drained(never), "an incurable node is never resumed"
+    assert "still failing" in up.sandbox.run(["probing-ctl", "repair", "show", never]).stdout
+    up.until("no reservation of ours", lambda: free_of_us(up))
 
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)

@@ -35,6 +35,8 @@ WORDS: list[tuple[str, str, dict[str, Any]]] = [
     ("[2026-03-17T20:29:32.229] error: *** JOB 824185 ON n1 CANCELLED AT 2026-03-17T20:29:32 DUE to SIGNAL Terminated ***", "slurm_cancelled", {}),
     ("submitit WARNING (2022-07-12 04:18:45,881) - Caught signal SIGHUP on n1: this job is preempted.", "slurm_preempted", {}),
     ("submitit WARNING (2022-07-12 04:18:45,881) - Caught signal SIGUSR2 on n1: this job is timed-out.", "slurm_timeout", {}),
+    ("scons: Build interrupted.", "interrupted", {}),
+    ("submitit WARNING (2020-02-07 09:11:01,310) - Caught signal 10 on n1: this job is timed-out.", "slurm_timeout", {}),
     ("pure virtual method called", "process_aborted", {}),
     ("Execution of replica 0 failed: DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cliques[0]", "rendezvous_timeout", {}),
     ("E external/xla/client.cc:96] Coordination service agent in error status: DEADLINE_EXCEEDED: Deadline Exceeded", "rendezvous_timeout", {}),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from probing_cluster.core import records
 from probing_cluster.evidence.kernel import reader
 from tests.every_case import every
@@ -59,6 +61,23 @@ def test_the_same_line_about_a_drive_counts(line: str) -> None:
     assert found is not None
     assert found.severity is not records.Severity.INFO
     assert found.code != "image_file"
+
+
+@pytest.mark.parametrize(
+    ("operation", "severity"),
+    [
+        ("0x3:(DISCARD)", records.Severity.INFO),
+        ("0x9:(WRITE_ZEROES)", records.Severity.INFO),
+        ("0x0:(READ)", records.Severity.LOW),
+        ("0x1:(WRITE)", records.Severity.LOW),
+    ],
+)
+def test_a_refused_hint_loses_no_data(operation: str, severity: records.Severity) -> None:
+    """Well drives that cannot discard refuse it at each fstrim; a refused read or write is a fault."""
+    line = f"critical target error, dev sdb, sector 2048 op {operation} flags 0x800 phys_seg 1 prio class 2"
+    found = reader.KernelReader().read_message(line)
+    assert found is not None
+    assert (found.code, found.severity) == ("target_error", severity)
 
 
 def test_a_process_named_like_a_loop_device_hides_no_drive() -> None:

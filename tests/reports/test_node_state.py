@@ -7,7 +7,7 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import job_ref, model, node_state, rows, text
 
 NOW = example.at("15:00:00")
@@ -166,3 +166,21 @@ def test_what_befalls_the_nodes_of_an_ended_job_is_not_its_own(story: rows.Repor
     ):
         assert node_state.concerns(attempt, given, unjudged) is concerned
         assert node_state.concerns(attempt, given, None) is concerned
+
+
+@pytest.mark.parametrize(
+    ("age_s", "why", "words"),
+    [
+        (5, vocabulary.BEGUN, "n2 is being drained since 14:20:34Z (probing: xid 79 gpu3)"),
+        (5, f"{vocabulary.BEGUN}: Slurm did not answer", "n2 is being drained since 14:20:34Z (probing: xid 79 gpu3; Slurm did not answer)"),
+        (400, vocabulary.BEGUN, f"n2 not drained 14:20:34Z (failed: {vocabulary.BEGUN})"),
+        (5, "no such node", "n2 not drained 14:20:34Z (failed: no such node)"),
+    ],
+)  # fmt: skip
+def test_a_drain_that_was_begun_a_moment_ago_has_not_failed(
+    story: rows.ReportRows, age_s: float, why: str, words: str
+) -> None:
+    drain = example.drain("drain", example.at("14:20:34"), state="failed", why_state=why)
+    found, now = dataclasses.replace(story, drains=(drain,)), drain.at + timedelta(seconds=age_s)
+    page = text.render(model.build(job_ref.parse("4242"), found, now=now), width=110)
+    assert words in " ".join(page.split())

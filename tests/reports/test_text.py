@@ -591,16 +591,16 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
         location="endless (/home/alice/train.py:74)", onset_at=example.at("14:10:00"), made_at=example.at("14:10:12"),
     )  # fmt: skip
     other = dataclasses.replace(stall, submit_at=example.at("01:00:00"), summary="of another attempt")
-    page = render(rows.ReportRows(attempts=(running,), gangs=(other, stall)))
-    assert "Stalls of attempt 1" in page
-    assert re.search(r"14:10:00Z? still  python_loop, user program, likely", page)
+    shown = render(rows.ReportRows(attempts=(running,), gangs=(other, stall)))
+    assert "Stalls of attempt 1" in shown
+    assert re.search(r"14:10:00Z? still  python_loop, user program, likely", shown)
     assert "it is elsewhere in the user's program (endless (/home/alice/train.py:74))" in " ".join(
-        page.split()
+        shown.split()
     )
-    assert "of another attempt" not in page
-    assert max(len(line) for line in page.splitlines()) <= 80
+    assert "of another attempt" not in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
     step = f"What now It stands still. `probing-ctl stacks {running.ref}` shows what each rank does"
-    assert step in " ".join(page.split())
+    assert step in " ".join(shown.split())
     over = render(
         rows.ReportRows(
             attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=example.at("14:11:00")),)
@@ -610,6 +610,17 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
     assert "What now" not in over
     ended = dataclasses.replace(running, end_at=example.at("14:30:00"), state="FAILED")
     assert "It stands still" not in render(rows.ReportRows(attempts=(ended,), gangs=(stall,)))
+    # The service hears of a job's end seconds later, and closes its stall then.
+    for ended_at, until in (
+        (None, "14:30:00"),
+        (example.at("14:30:03"), "14:30:00"),
+        (example.at("14:11:00"), "14:11:00"),
+    ):
+        found = rows.ReportRows(attempts=(ended,), gangs=(dataclasses.replace(stall, ended_at=ended_at),))
+        report = model.build(job_ref.parse(running.ref), found, now=NOW)
+        assert f"until {until}" in text.render(report)
+        assert re.search(rf">[^<]*14:10:00[^<]*</time> until <time[^>]*>[^<]*{until}", page.render(report))
+        assert json_out.document(report)["attempts"][-1]["gangs"][0]["ended_at"].endswith(f"{until}Z")
 
 
 def test_what_passes_since_a_stall_is_not_productive() -> None:

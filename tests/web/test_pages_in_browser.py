@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socketserver
 import threading
 import time
 from collections.abc import Iterator
 
+import fakes
 import pytest
+import test_tasks
 import uvicorn
 import web_world
 from axe_playwright_python import sync_playwright as axe
@@ -202,6 +205,28 @@ def test_pages_in_a_browser(store: db_store.Store, world: World, monkeypatch: py
         job.wait_for_selector(".live[data-state=stale]:has-text('not live since')")
         context.close()
         assert recorder.requests == []
+
+
+def test_the_evidence_is_read_on_a_phone(store: db_store.Store, world: World) -> None:
+    """Its text is within the screen, not beyond its edge beside a row of the height of its many characters."""
+    event = test_tasks.xid(message="NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus. " * 8)
+    fakes.deliver(store, "n2", event)
+    seven = web_world.attempt(7)
+    store.save_verdicts([web_world.verdict(seven, evidence=(event.event_id,))])
+    port = ports.choose(1)[0]
+    made = web_world.world_on(store, listen=f"127.0.0.1:{port}")
+    with served(made, port) as url, browsing() as (browser, _):
+        context = logged_in(browser, made, OPERATOR, viewport={"width": 360, "height": 800})
+        page = context.new_page()
+        page.goto(f"{url}/jobs/7")
+        boxes = page.eval_on_selector_all(
+            "tr[id^=event-] td", "all => all.map(td => td.getBoundingClientRect().toJSON())"
+        )
+        assert len(boxes) == 6
+        assert [box for box in boxes if box["right"] > 360] == []
+        if shot := os.environ.get("SHOT"):
+            page.screenshot(path=shot, full_page=True)
+        context.close()
 
 
 @pytest.mark.soak

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.core import errors
 from probing_cluster.db import plain
-from probing_cluster.web import documents
+from probing_cluster.web import documents, scoped_rows
 from probing_cluster.web.api import operation, read_jobs, tabular
 from probing_cluster.web.live import live_question, table_figures
 
 MOST = 10_000
+LEEWAY_S = 2.0
+"""What the server may take beyond the deadline to say itself that it ended a statement."""
 MOST_AT_ONCE = 4
 """Questions in the database at a time: the pages need connections, too."""
 
@@ -42,6 +45,29 @@ class UserTurns:
         finally:
             with self._lock:
                 self._asking.discard(user)
+
+    def within(self, user: str, wait_s: float, work: Callable[[], ConsoleAnswer]) -> ConsoleAnswer | None:
+        """What the work gives or raises; None if it is not done by then. It keeps its turn until it is: the database still works for it."""
+        done: futures.Future[ConsoleAnswer] = futures.Future()
+        turn = contextlib.ExitStack()
+        turn.enter_context(self.of(user))
+
+        def one() -> None:
+            try:
+                with turn:
+                    found = work()
+            except Exception as exc:  # noqa: BLE001  # raised where it is waited for
+                done.set_exception(exc)
+            else:
+                done.set_result(found)
+
+        try:
+            threading.Thread(target=one, name="a question of the console", daemon=True).start()
+        except RuntimeError:
+            turn.close()
+            raise
+        futures.wait([done], wait_s)
+        return done.result() if done.done() else None
 
 
 class Busy(errors.ProbingError):
@@ -84,13 +110,20 @@ def answer(ask: operation.Ask, job: str = "") -> ConsoleAnswer:
         raise errors.UsageError(f"limit is 1 to {MOST}")
     text = plain.text(given.sql)
     deadline_s = ask.site.service.config.web.sql_timeout_s
-    with _TURNS.of(ask.viewer.user):
-        if job:
+    if job:
+        with _TURNS.of(ask.viewer.user):
             return _of_a_job(ask, job, text, given.limit)
+
+    def one_question() -> ConsoleAnswer:
         heads, rows, more = ask.site.reader.question(
             ask.viewer.proof, text, most=given.limit, deadline_s=deadline_s
         )
-    return ConsoleAnswer(heads=heads, rows=list(rows), more=more)
+        return ConsoleAnswer(heads=heads, rows=list(rows), more=more)
+
+    found = _TURNS.within(ask.viewer.user, deadline_s + LEEWAY_S, one_question)
+    if found is None:
+        raise scoped_rows.too_long(deadline_s)
+    return found
 
 
 def tables(ask: operation.Ask) -> documents.OwnTables:

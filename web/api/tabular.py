@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from probing_cluster.control_plane.terminal import sql_values
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation
 
@@ -21,7 +22,7 @@ def as_csv(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> operation.Raw
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(heads)
-    writer.writerows([[_no_formula(v) for v in row] for row in rows])
+    writer.writerows([[_no_formula(sql_values.on_one_line(v)) for v in row] for row in rows])
     return _file(text.getvalue().encode("utf-8", "replace"), "text/csv", "rows.csv")
 
 
@@ -45,7 +46,10 @@ def _column(pa: Any, values: list[Any]) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+    if isinstance(value, list):
+        return [_cell(one) for one in value]
+    value = sql_values.written(value)
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else str(value)
 
 
 def _no_formula(value: Any) -> Any:

@@ -25,14 +25,15 @@ def show(request: Request, ask: operation.Ask) -> Response:
     rows = read_jobs.stored(ask)
     if model.is_overview(ref, rows):
         return render.html(request, "array.html.j2", ref=str(ref), rows=rows, title=f"Job {ref}")
-    report = model.build(ref, rows, now=ask.site.service.clock.now())
+    now = ask.site.service.clock.now()
+    report = model.build(ref, rows, now=now)
     given: dict[str, Any] = {"gang": None}
     if report.end_at is None:
         given = {"gang": read_gangs.worst(ask)} | _mesh(ask)
         given["stack"] = read_gangs.stacks_of(ask) if given["gang"]["n_ranks"] else None
         given["lines"] = charting.tree_lines(given["stack"]["tree"]) if given["stack"] else []
     return render.html(
-        request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(rows.drains),
+        request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(node_state.as_shown(rows.drains, now)),
         own_tables=_own_tables(ask, report), every_s=table_figures.EVERY_S, title=f"Job {report.title}", done=endpoints.became_of(ask, request.query_params.get("done", "")), request_key=secrets.token_hex(16),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from probing_cluster.attribution.verdict import taxonomy
+from probing_cluster.control_plane.terminal import sql_values
 from probing_cluster.reports import page, phrase
 from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.web import site as web_site
@@ -52,6 +53,7 @@ def environment() -> jinja2.Environment:
     made.filters["age"] = age
     made.filters["cause_name"] = taxonomy.name
     made.filters["chance"] = lemon_view.chance
+    made.filters["on_one_line"] = sql_values.on_one_line
     return made
 
 

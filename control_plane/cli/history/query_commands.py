@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import decimal
 import difflib
 import json
-import math
 import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.control_plane.terminal import table
+from probing_cluster.control_plane.terminal import sql_values, table
 from probing_cluster.core import command_line, errors, settings
 
 _EPILOG = """The tables are in schema probing, the documented views in schema ops; both are searched.
@@ -64,6 +62,7 @@ def _query(args: argparse.Namespace) -> int:
         ) as link:
             link.read_only = True
             with link.cursor(name="probing_ctl") as cursor:
+                sql_values.keep_text(cursor)
                 cursor.execute(sql)
                 rows = cursor.fetchmany(args.limit + 1) if args.limit else cursor.fetchall()
                 heads = [c.name for c in cursor.description or ()]
@@ -132,44 +131,16 @@ def _print(form: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> No
     if form == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(heads)
-        writer.writerows([_json_text(value) for value in row] for row in rows)
+        writer.writerows(map(sql_values.on_one_line, row) for row in rows)
     elif form == "json":
-        values = [dict(zip(heads, map(_of_json, row), strict=True)) for row in rows]
+        values = [dict(zip(heads, map(sql_values.of_json, row), strict=True)) for row in rows]
         print(json.dumps(values, indent=2, default=str, allow_nan=False))
     else:
         print(table.render(heads, [[_shortened(value) for value in row] for row in rows]))
 
 
-def _json_text(value: Any) -> Any:
-    """A json value or an array as JSON on one line; anything else as it is."""
-    if not isinstance(value, dict | list):
-        return value
-    return json.dumps(_of_json(value), separators=(",", ":"), ensure_ascii=False, default=str)
-
-
-_MOST_WHOLE = 2**63
-"""Postgres's own bigint goes no further; a larger numeric is text, with all of its digits."""
-
-
-def _of_json(value: Any) -> Any:
-    """A value of a row as JSON has it. NaN and infinity are null, as everywhere; a numeric is a number if that loses no digit, else text."""
-    if isinstance(value, dict):
-        return {key: _of_json(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_of_json(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, decimal.Decimal):
-        if not value.is_finite():
-            return None
-        is_whole = abs(value) < _MOST_WHOLE and value == value.to_integral_value()
-        number = int(value) if is_whole else float(value)
-        return number if decimal.Decimal(str(number)) == value else str(value)
-    return value
-
-
 def _shortened(value: Any) -> Any:
-    text = _json_text(value)
+    text = sql_values.on_one_line(value)
     if text is value or len(text) <= _MOST_JSON_CHARS:
         return text
     return text[: _MOST_JSON_CHARS - 1] + "…"

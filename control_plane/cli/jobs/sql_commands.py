@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -132,9 +133,13 @@ _UNPROBED = (
 
 def _nothing_kept(job: str, directory: Path | None, days: float, over: errors.NotFound) -> str:
     """Why neither the job nor what was kept of it can be asked, and what can be done instead."""
+    from probing_cluster.evidence import kept_file
+
     fact, _, way = str(over).partition("; ")
     if directory is None:
         where = "this site keeps no tables of ended jobs ([kept] directory)"
+    elif digits.is_number(job) and (why := kept_file.why_not_own(directory, os.geteuid())):
+        where = f"nothing of it was kept, for {why}: whoever runs this service can give it back"
     elif digits.is_number(job):
         where = (
             f"nothing of it was kept in {directory} (kept are, for {days:g} days and for their owner alone, "

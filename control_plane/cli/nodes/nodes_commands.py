@@ -18,6 +18,7 @@ from probing_cluster.control_plane.policy import last_poll, view
 from probing_cluster.control_plane.terminal import node_table, table
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 from probing_cluster.core.catalogue import fault_names
+from probing_cluster.reports import node_state
 from probing_cluster.reports.asking import door
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _node_rows(
     now = clock.SYSTEM.now()
     since = now - _DECISIONS_OF
     drains = store.drains(since=since, actions=["drain"], cluster=cluster)
-    latest = {d.node: d for d in sorted(drains, key=node_table.decided_at)}
+    latest = {d.node: d for d in sorted(node_state.as_shown(drains, now), key=node_table.decided_at)}
     open_drains = {d.node: d for d in store.drains(open_only=True, cluster=cluster) if d.action == "drain"}
     denied = view.denials(drains, beats)
     valid_from = now - timedelta(seconds=config.policy.refusal_ttl_s)

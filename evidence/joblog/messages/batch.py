@@ -96,7 +96,7 @@ _CLAIM = re.compile(
 )
 _EVICTED = re.compile(r"\d{3} \([\d.]{5,24}\) [\d/: -]{10,24} Job was evicted\.")
 _SUBMITIT = re.compile(
-    r".{0,80}\bCaught signal SIG\w{1,8} on \S{1,253}: this job is (?P<why>preempted|timed-out)"
+    r".{0,80}\bCaught signal (?:SIG\w{1,8}|\d{1,2}) on \S{1,253}: this job is (?P<why>preempted|timed-out)"
 )
 _CAP = re.compile(r"(?:CPU time limit exceeded|Cputime limit exceeded)(?: \(core dumped\))?$")
 _CPU_LINE = "A process used more CPU time than its limit (ulimit -t) allows."

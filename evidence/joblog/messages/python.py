@@ -148,7 +148,7 @@ _INTERRUPTS = frozenset(
 _INTERRUPTED = re.compile(
     r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
     r"|\bKeyboard interrupt(?:ion)?[.,!:;]|\b(?:[Tt]raining|[Rr]un|[Jj]ob|[Pp]rogram|[Ee]xecution|[Ee]valuation|[Pp]rocess) (?:was )?(?:interrupted|stopped|cancelled|aborted) by (?:the )?user\b"
-    r"|\b(?:Ctrl|CTRL|Control)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b|\b[Ss]ending Ctrl-C to (?:processes|StepId|job|task)\b"
+    r"|\b(?:Ctrl|CTRL|Control)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b|\b[Ss]ending Ctrl-C to (?:processes|StepId|job|task)\b|^(?:scons: Build interrupted\.|ninja: build stopped: interrupted by user\.)$"
 )
 """Messages of programs and launchers that were interrupted."""
 _WAITED = frozenset({
@@ -390,7 +390,7 @@ FAMILY = grammar.LogFamily(
         "PytorchStreamWriter", "inline_container", "heckpoint",
         "bad_alloc", "host memory", "allocate memory", "MemoryError", "DefaultCPUAllocator",
         "finding module specification", ": No module named", "can't open file", "eyboard", "by user",
-        "by the user", "Ctrl", "CTRL", "Control-C",
+        "by the user", "Ctrl", "CTRL", "Control-C", "scons: Build",
     ),
     read=read,
     facts=FACTS,

@@ -87,7 +87,7 @@ CASES = [
         Domain.SYSTEM_SOFTWARE,
         "train.py:40",
     ),
-    (rank(2, DONE, stack=LOOP, state="T"), {}, "rank_stopped", Domain.SYSTEM_SOFTWARE, "train.py:12"),
+    (rank(2, DONE, stack=LOOP, state="T"), {}, "rank_stopped", Domain.UNKNOWN, "train.py:12"),
     (rank(2, DONE, alive=False, exit_note="signal 9"), {}, "rank_dead", Domain.UNKNOWN, ""),
     (rank(2, DONE, alive=False), {"n2": {"oom"}}, "rank_dead", Domain.USER_PROGRAM, ""),
     (rank(2, DONE, stack=LOOP), {"n2": {"gpu_lost"}}, "gpu_lost", Domain.HARDWARE, "train.py:12"),
@@ -167,6 +167,12 @@ def test_a_traced_process_was_stopped_by_no_signal() -> None:
     assert "held by a tracer" in found.summary
     both = stall.judge([rank(0, DONE, state="T"), *traced[1:]])
     assert (both.ranks, "stopped by a signal" in both.summary) == ((0,), True)
+    # The agent reads who traces it: the job's own user is no fault of the system. Two ranks may have two tracers.
+    own = stall.judge(gang(rank(2, DONE, stack=LOOP, state="t", traced_by_owner=True)), world_size=4)
+    assert (own.kind, own.domain) == ("rank_stopped", "user_program")
+    assert "held by a tracer of its own user" in own.summary
+    two = stall.judge([rank(0, DONE, state="t"), *gang(rank(2, DONE, state="t", traced_by_owner=True))[1:]])
+    assert (two.ranks, two.domain) == ((0, 2), "unknown")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +195,7 @@ def test_a_stopped_process_inside_its_own_kill_stopped_itself(
     native = tuple(views.StackFrame(function=f, file="libc.so.6", line=0, is_native=True) for f in functions)
     odd = rank(2, DONE, stack=LOOP, state="T", native=native)
     found = stall.judge(gang(odd), world_size=4)
-    expected = ("stopped_itself", "user_program") if itself else ("rank_stopped", "system_software")
+    expected = ("stopped_itself", "user_program") if itself else ("rank_stopped", "unknown")
     assert (found.kind, found.domain) == expected
     assert found.ranks == (2,)
     if itself:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.attribution.gang import snapshots
-from probing_cluster.attribution.verdict import view_builder
+from probing_cluster.attribution.verdict import onset, view_builder
 
 
 def entry(rank: int, *, pid: int | None = None, seq: int = 8, **over: Any) -> dict[str, Any]:
@@ -100,6 +100,34 @@ def test_a_stall_that_ended_is_not_why_a_job_died(make: Any) -> None:
     found = snapshots.gang([*events, dead], end_at=make.end)
     assert found is not None
     assert found.onset_at == dead.at
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT"])
+@pytest.mark.parametrize("before_end_s", [0.5, -0.4, -12.0], ids=["before", "in its last second", "while it was being killed"])  # fmt: skip
+def test_a_job_that_trained_on_after_a_stall_did_not_hang_when_it_was_ended(
+    make: Any, state: str, before_end_s: float
+) -> None:
+    """Nor is anybody at fault: its pages show ranks as they were torn down."""
+
+    def trained(steps: int) -> list[Any]:
+        gone = {"stack": [], "moved": False, "stalled": False, "steps": 8 + steps}
+        waits = (entry(rank, steps=8 + steps, seq=409) for rank in (0, 1))
+        left = snapshot(make, "n1", *waits, before_end_s=-1.5)
+        torn = snapshot(make, "n2", *(lost(rank, **gone) for rank in (2, 3)), before_end_s=-1.6)
+        return [*stopped_and_continued(make, steps, before_end_s), left, torn]
+
+    events = trained(94)
+    attempt = make.attempt(state=state, exit_code=0, time_limit_s=None, cancelled_by="alice" if state == "CANCELLED" else None)  # fmt: skip
+    verdict = make.judge(*events, attempt=attempt, last_progress_at=onset.last_progress(attempt, events))
+    assert verdict.cause == ("user_cancelled" if state == "CANCELLED" else "time_limit")
+    assert "Hung" not in verdict.summary
+    assert "why it hung" not in verdict.next_step
+    assert verdict.stalled_at is None
+    # Those that Slurm only woke to end them hung to the end.
+    woken = trained(1)
+    hung = make.judge(*woken, attempt=attempt, last_progress_at=onset.last_progress(attempt, woken))
+    assert hung.summary.startswith("Hung since")
+    assert hung.cause == "rank_stopped"
 
 
 def test_a_death_shows_too_how_far_its_rank_had_come(make: Any) -> None:

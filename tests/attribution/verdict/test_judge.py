@@ -1365,6 +1365,28 @@ def test_what_the_next_job_on_the_node_met_is_not_ours(make):
     assert make.judge(after, shared=following).cause == "user_error"
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "after_s", "cause"),
+    [
+        ("python_exception", "KeyError: 'checkpoint_dir'", 20, "user_error"),
+        ("python_exception", "RuntimeError: no sample left", 20, "gpu_lost"),
+        ("python_exception", "RuntimeError: no sample left", 90, "user_error"),
+        ("program_error", "solver: the mesh has no cells", 90, "user_error"),
+        ("cuda_error", "CUDA error: unspecified launch failure", 90, "gpu_lost"),
+    ],
+)
+def test_a_gpu_lost_long_after_an_own_error_is_not_its_cause(make, kind, message, after_s, cause):
+    """A job's own error needs no fault that nobody saw until a minute after the end; an error of CUDA's may."""
+    lost = [
+        make.event(
+            -after_s, kind="xid", code="79", source="kernel", device="gpu3", gpu_uuid=make.uuid("n2", 3)
+        ),
+        make.event(-after_s, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3)),
+    ]
+    own = make.finding(kind, message=message, detail={"first_cause": True, "role": "root"})
+    assert make.judge(*lost, own).cause == cause
+
+
 def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):
     """`exit 137` of a batch script is 9:0 in accounting: with the kernel's kill beside it, it is memory."""
     kill = make.event(2, kind="oom", code="memcg", node="n1")
@@ -1641,3 +1663,60 @@ def test_a_change_of_any_of_these_files_changes_the_rules_version(tmp_path, monk
         versions.append(judge.rules_version())
     judge.rules_version.cache_clear()
     assert len(set(versions)) == 4
+
+
+def _rare_faults(make, n_nodes, *, code=74, gap_min=10.0, on=None, per_node_hour=0.006):
+    """A job of a day on so many nodes, each of which has such a fault at this rate; the last one just before the end."""
+    nodes = tuple(f"n{n}" for n in range(1, n_nodes + 1))
+    held = make.attempt(nodes=nodes, start_at=make.end - timedelta(hours=24))
+    every_min = max(gap_min, 60 / (per_node_hour * n_nodes))
+    before = [
+        make.xid(code, before_end_s=60 * minute, node=on or nodes[n % n_nodes])
+        for n, minute in enumerate(range(20, 23 * 60, round(every_min)), 1)
+        if every_min < 23 * 60
+    ]
+    return [*before, make.xid(code, before_end_s=5, node="n1")], held
+
+
+@pytest.mark.parametrize(("n_nodes", "confidence"), [(1, "likely"), (8, "likely"), (1000, "possible")])
+def test_what_comes_often_to_a_large_job_and_is_survived_is_no_sure_cause(make, n_nodes, confidence):
+    """At one rate a node: to one node the fault came once, to a thousand every ten minutes, and they trained on."""
+    events, attempt = _rare_faults(make, n_nodes)
+    verdict = make.judge(*events, attempt=attempt)
+    assert (verdict.cause, verdict.confidence) == ("gpu_nvlink", confidence)
+
+
+@pytest.mark.parametrize("n_nodes", [1, 8, 1000])
+@pytest.mark.parametrize(
+    ("code", "severity", "sure"),
+    [
+        (74, "high", {"likely"}),
+        (79, "high", {"certain"}),
+        (109, "high", {"possible"}),
+        (62, "low", {"likely"}),
+    ],
+)
+def test_the_size_alone_changes_nothing(make, n_nodes, code, severity, sure):
+    """Faults that end a job become as many more with its nodes as those that meet it by accident; a weak sign is possible at most."""
+    nodes = tuple(f"n{n}" for n in range(1, n_nodes + 1))
+    verdict = make.judge(
+        make.xid(code, node="n1", severity=records.Severity(severity)), attempt=make.attempt(nodes=nodes)
+    )
+    assert (verdict.node, {verdict.confidence.value}) == ("n1", sure)
+
+
+@pytest.mark.parametrize("why", ["one bad node", "one moment", "two moments", "lethal", "named by the job"])
+def test_what_is_no_accident_stays_as_sure(make, why):
+    """The part's own earlier faults, a wave over many nodes, too few to be a rate, a lost GPU, and what the job's output names itself."""
+    events, attempt = _rare_faults(
+        make, 1000, code=79 if why == "lethal" else 74, on="n1" if why == "one bad node" else None
+    )
+    last = events[-1]
+    if why == "one moment":
+        events = [make.xid(74, before_end_s=1800 + n, node=f"n{n}") for n in range(2, 102)] + [last]
+    elif why == "two moments":
+        events = [*events[:2], last]
+    elif why == "named by the job":
+        events.append(make.finding("cuda_nvlink"))
+    verdict = make.judge(*events, attempt=attempt)
+    assert verdict.confidence in ("likely", "certain"), verdict

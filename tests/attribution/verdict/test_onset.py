@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import onset, window
 from probing_cluster.core import records
@@ -116,3 +118,45 @@ def test_what_a_dump_shows_outstanding_began_when_it_was_issued(make):
         onset.onset(make.attempt(), [make.finding("dump", source="dump", detail={"outstanding": 7})])
         == make.end
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "before_end_s", "since_s"),
+    [
+        (300, 0.0, 0.0),
+        (300, -0.4, 0.0),
+        (300, -20.0, 0.0),
+        (9, -0.4, 400.0),
+        (9, 5.0, 400.0),
+        (9, 60.0, 60.0),
+        (8, 400.0, 400.0),
+    ],
+    ids=["to the end", "in Slurm's last second", "until it was killed", "woken to be ended", "woken a while before", "a slow step", "never"],
+)  # fmt: skip
+def test_a_stall_has_ended_once_its_ranks_trained_on(make, steps, before_end_s, since_s):
+    """Slurm cuts its end off to the second, and tasks live on until they are killed; it wakes stopped ranks before that."""
+    stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 8})
+    last = probe(make, "last_progress", before_end_s, node="n1", pid=7, detail={"rank": 0, "steps": steps, "phase": "ended"})  # fmt: skip
+    other = probe(make, "last_progress", before_end_s, node="n2", pid=8, detail={"rank": 1, "steps": steps, "phase": "ended"})  # fmt: skip
+    for events in ([stalled, last], [stalled, last, other], [stalled, other]):
+        assert onset.last_progress(make.attempt(), events) == make.end - timedelta(seconds=since_s)
+
+
+def test_a_step_long_after_the_end_is_the_next_starts(make):
+    """Of a job whose starts accounting does not count."""
+    stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 8})
+    last = probe(make, "last_progress", -90, node="n1", pid=70, detail={"rank": 0, "steps": 900, "phase": "training"})  # fmt: skip
+    assert onset.last_progress(make.attempt(), [stalled, last]) == make.end - timedelta(seconds=400)
+
+
+def test_a_stall_of_a_program_without_steps_ends_with_its_calls(make):
+    """It has no last step, and stood still hours before its end."""
+
+    def look(before_end_s, seq):  # fmt: skip
+        call = {"group": "0", "seq": seq, "op": "all_reduce", "numel": 4, "group_size": 2, "left": False}
+        ranks = [{"rank": 0, "pid": 7, "alive": True, "steps": 0, "calls": [call]}]
+        return probe(make, "rank_snapshot", before_end_s, node="n1", detail={"ranks": ranks, "world_size": 2})
+
+    stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 0})
+    assert onset.last_progress(make.attempt(), [stalled, look(298, 8), look(-1, 9)]) is not None
+    assert onset.last_progress(make.attempt(), [stalled, look(298, 8), look(-1, 900)]) is None

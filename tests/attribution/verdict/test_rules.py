@@ -341,12 +341,22 @@ def test_a_rank_that_stopped_itself_is_its_programs_doing(make):
     assert "train.py:7" in verdict.summary
 
 
-@pytest.mark.parametrize(("state", "domain", "words"), [("T", "system_software", "stopped by a signal"), ("t", "unknown", "held by a tracer")])  # fmt: skip
-def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_its_users_debugger(
-    make, state, domain, words
+@pytest.mark.parametrize(
+    ("held", "domain", "words"),
+    [
+        ({"state": "T"}, "unknown", "stopped by a signal"),
+        ({"state": "t"}, "unknown", "held by a tracer"),
+        ({"state": "t", "traced_by_owner": False}, "unknown", "held by a tracer"),
+        ({"state": "t", "traced_by_owner": True}, "user_program", "held by a tracer of its own user"),
+        ({"state": "t", "traced_by_owner": "yes"}, "unknown", "held by a tracer"),
+    ],
+)
+def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_its_users_own_doing(
+    make, held, domain, words
 ):
-    verdict = make.judge(*snapshots(make, state=state))
-    assert (verdict.cause, verdict.domain) == ("rank_stopped", domain)
+    """A script of the job's own stops a rank as a site's tool does, and the kernel keeps no sender."""
+    verdict = make.judge(*snapshots(make, **held))
+    assert (verdict.cause, verdict.domain, verdict.confidence) == ("rank_stopped", domain, "likely")
     assert words in verdict.summary
 
 
@@ -469,6 +479,54 @@ def test_a_fault_under_the_next_job_takes_nothing_from_a_hang(make):
     assert (before.cause, before.evidence) == ("missing_rank", later.evidence)
     assert (later.cause, later.confidence, later.summary) == (before.cause, before.confidence, before.summary)
     assert make.judge(*shown, gone).cause != "missing_rank"
+
+
+FAULTS_AFTER = {
+    "mount": {"kind": "mount", "code": "error", "device": "/data", "source": "mount"},
+    "ib_link": {"kind": "ib_link", "code": "port_down", "device": "mlx5_3", "source": "sysfs"},
+    "eth_link": {"kind": "eth_link", "code": "link_down", "device": "eth0"},
+    "lost gpu": {"kind": "xid", "code": "79", "device": "gpu3", "gpu_uuid": "GPU-n2-3-5f3c9e10"},
+}
+
+
+def fault_beside_a_hang(make, fault, before_end_s, state, *, looked=True, gone=None):
+    """Rank 1 on n2 sits in the user's code for the job's last 55 s; a fault of its node so long before the end."""
+    stall = make.finding("rank_stall", 40, node="n1", source="probe", measured=15.0)
+    look = (
+        [dataclasses.replace(e, at=stall.at + timedelta(seconds=1)) for e in snapshots(make)]
+        if looked
+        else []
+    )
+    event = make.event(before_end_s, **(gone or FAULTS_AFTER[fault]))
+    ended = {"state": state, "exit_code": int(state == "FAILED"), "cancelled_by": "alice" if state == "CANCELLED" else None}  # fmt: skip
+    return make.judge(*look, stall, event, attempt=make.attempt(**ended), last_progress_at=make.end - timedelta(seconds=55))  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "FAILED"])
+@pytest.mark.parametrize("fault", FAULTS_AFTER)
+def test_a_fault_that_began_after_the_end_takes_nothing_from_a_hang_that_was_named(make, fault, state):
+    """The rank was named while the job ran, and what its user can do about it comes first; the fault is mentioned at most."""
+    v = fault_beside_a_hang(make, fault, -34, state)
+    assert v.cause == "missing_rank"
+    assert "rank 1 on n2 did not arrive" in v.summary
+    assert "stopped answering" not in v.summary
+    assert v.next_step.startswith("Look at what rank 1 on n2 did last")
+    # One that came into the hang may have made it.
+    during = fault_beside_a_hang(make, fault, 30, state)
+    assert during.cause != "missing_rank"
+
+
+def test_a_part_that_is_surely_gone_after_the_end_may_have_made_the_hang(make):
+    """A reading finds the GPU lost when the job ends: nobody asked it while its rank waited for it."""
+    lost = {**FAULTS_AFTER["lost gpu"], "kind": "gpu_lost", "code": "nvml", "source": "nvml"}
+    assert fault_beside_a_hang(make, "", -5, "FAILED", gone=lost).cause == "gpu_lost"
+
+
+def test_a_fault_after_the_end_of_a_hang_that_nobody_was_named_for_is_named(make):
+    """Nothing better is known."""
+    v = fault_beside_a_hang(make, "mount", -34, "FAILED", looked=False)
+    assert v.cause == "filesystem_mount"
+    assert "after the job ended" in v.summary
 
 
 def test_a_stall_that_was_over_is_not_why_a_job_was_cancelled(make):

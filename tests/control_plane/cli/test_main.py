@@ -381,6 +381,26 @@ def test_a_query_is_answered_and_can_change_nothing(run: Run, store: db_store.St
     assert (code, out.split(), "more than 3 rows" in err) == (0, ["n", "1", "2", "3"], True)
 
 
+def test_values_are_written_as_the_manual_says(run: Run) -> None:
+    """Bytes and composites as psql prints them, an instant with its Z, a span as Postgres writes it; in each form."""
+    sql = (
+        "select '\\x00ff'::bytea as b, row(1, 'a') as c, timestamptz '2026-11-30 23:57:58.5+00' as at, "
+        "interval '1 month 90 minutes' as span, array[timestamptz '2026-11-30 23:57:58+00'] as times"
+    )
+    at = "2026-11-30T23:57:58.500000Z"
+    own = ["\\x00ff", "(1,a)", at, "1 mon 01:30:00", '["2026-11-30T23:57:58Z"]']
+    assert run("query", sql)[1].splitlines()[1].split("  ") == own
+    assert next(csv.reader(run("query", sql, "--format", "csv")[1].splitlines()[1:])) == own
+    (row,) = json.loads(run("query", sql, "--format", "json")[1])
+    assert list(row.values()) == [*own[:4], ["2026-11-30T23:57:58Z"]]
+    found = run(
+        "query", "select ops.node_timeline('n1') as line from (values (1)) as one", "--format", "json"
+    )
+    assert found[0] == 0
+    for sql in ("select 1 as one; -- one", "select ';--' as one;"):
+        assert run("query", sql)[0] == 0, sql
+
+
 def test_json_values_are_json_and_leave_the_line_readable(run: Run) -> None:
     """A table cuts them; the other forms have them whole."""
     value = {"gpu": "gpu3", "said": "x" * 200}

@@ -11,6 +11,8 @@ import tempfile
 import threading
 import time
 import urllib.request
+import uuid
+import zoneinfo
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,7 @@ import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import metrics, serve, tasks, turns
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.core.ending import watchdog
@@ -351,6 +354,17 @@ def test_a_clock_that_is_set_back_delays_no_pass(
         scheduler.shutdown(wait=False)
 
 
+def test_a_daily_task_runs_once_a_day_in_every_zone() -> None:
+    """Where clocks are set back an hour comes twice, and where they are set forward one is missing: neither is a task's."""
+    for at in {task.daily_at(settings.Settings()) for task in tasks.REGISTER if task.daily_at is not None}:
+        hour, minute = map(int, at.split(":"))
+        for name in zoneinfo.available_timezones():
+            first = datetime(2026, 1, 1, hour, minute, tzinfo=zoneinfo.ZoneInfo(name))
+            days = (first + timedelta(days=n) for n in range(365))
+            odd = [day for day in days if day.utcoffset() != day.replace(fold=1).utcoffset()]
+            assert odd == [], f"{at} in {name}"
+
+
 def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> None:
     """One scrape over HTTP: tasks, heartbeats, faults, budget; the numbers are the rows' own."""
     import test_tasks
@@ -363,6 +377,11 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
         [records.LemonScore(cluster="c", node="n2", day=day, score=0.95, verdict="lemon", made_at=fakes.NOW)]
     )
     journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+    (done,) = service.store.drains()
+    for age_s in (5, 400):  # the younger one is under way, and nothing to be called for
+        at = service.clock.now() - timedelta(seconds=age_s)
+        begun = dataclasses.replace(done, drain_id=uuid.uuid4(), at=at, state="failed", why_state=view.BEGUN)
+        service.store.save_drain(begun)
     port = ports.choose(1)[0]
     service.config = settings.Settings(
         cluster=service.config.cluster,
@@ -377,6 +396,8 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
     assert value(text, "probing_task_passes_total", task="actions", outcome="ok") == 1
     assert value(text, "probing_node_faults", node="n2", severity="high") == 1
     assert value(text, "probing_decisions_24h", action="drain", state="done") == 1
+    assert value(text, "probing_decisions_24h", action="drain", state="failed") == 1
+    assert value(text, "probing_decisions_24h", action="drain", state="under way") == 1
     assert value(text, "probing_budget_nodes_taken") == 1
     assert value(text, "probing_database_up") == 1
     assert value(text, "probing_observe_only") == 0

@@ -31,6 +31,21 @@ def test_fewer(node: Any) -> None:
     assert (finding.outcome, finding.measured, finding.threshold) == (Outcome.FAIL, 63, 64)
 
 
+def test_switched_off_by_the_site(node: Any) -> None:
+    """Second threads that the kernel keeps offline, and CPUs that Slurm does not want, are no warning; a core less is."""
+    cpus(node, "0-63", present="0-127")
+    assert node.check("cpu_count").outcome is Outcome.WARN
+    node.expected = nodeview.Expectations(cpu_count=64)
+    assert node.check("cpu_count").outcome is Outcome.OK
+    cpus(node, "0-126", present="0-127")
+    assert node.check("cpu_count").outcome is Outcome.WARN
+    cpus(node, "0-62", present="0-127")
+    node.put("sys/devices/system/cpu/smt/control", "off")
+    assert node.check("cpu_count").outcome is Outcome.FAIL
+    node.expected = nodeview.Expectations()
+    assert node.check("cpu_count").outcome is Outcome.OK
+
+
 def test_from_cpuinfo(node: Any) -> None:
     """Without sysfs /proc/cpuinfo is counted; without both nothing can be told."""
     assert node.check("cpu_count").outcome is Outcome.ERROR

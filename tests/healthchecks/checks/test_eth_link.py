@@ -30,6 +30,18 @@ def test_default_route(node: Any) -> None:
     assert (finding.outcome, finding.device) == (Outcome.FAIL, "eno2")
 
 
+def test_a_route_that_stands_by(node: Any) -> None:
+    """A second default route of a higher metric is not what the node depends on."""
+    interface(node)
+    interface(node, "eno2", operstate="down", carrier="0")
+    other = ROUTES.format("eno2").splitlines()[1].split("\t")
+    other[6] = "900"
+    node.put("proc/net/route", ROUTES.format("eno1") + "\n" + "\t".join(other))
+    assert node.check("eth_link").outcome is Outcome.OK
+    node.put("proc/net/route", ROUTES.format("eno2") + "\n" + ROUTES.format("eno1").splitlines()[1])
+    assert node.check("eth_link").device == "eno2"
+
+
 def test_the_sites_interfaces(node: Any) -> None:
     """A missing or slow interface of the site file fails, another MTU warns."""
     interface(node)

@@ -10,6 +10,10 @@ from probing_cluster.core.records import Outcome, Severity
 from probing_cluster.healthchecks import nodeview
 from probing_cluster.healthchecks.readers import nvml
 
+MI300X = "pci:v00001002d000074A1sv00001002sd000074A1bc12sc00i00"
+AMD_DISPLAY = "pci:v00001002d000073BFsv00001002sd00000E3Abc03sc00i00"
+INTEL_DISPLAY = "pci:v00008086d0000A780sv00001458sd0000D000bc03sc80i00"
+BMC = "pci:v00001A03d00002000sv00001A03sd00002000bc03sc00i00"
 H100 = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
 
 
@@ -139,3 +143,60 @@ def test_nvml_timeout_is_no_verdict(node: Any) -> None:
     node.facts["nvml"] = lack(nvml.SnapshotLack.HANG, "TIMEOUT")
     finding = node.check("gpu_count", expected=8)
     assert (finding.outcome, finding.timed_out) == (Outcome.ERROR, True)
+
+
+def test_slices_are_not_counted_as_gpus(node: Any) -> None:
+    """Slurm counts slices where MIG is on, by whatever type; the site file's number, and a lost GPU, count all the same."""
+    node.have_gpus(7, mig=True)
+    node.expected = nodeview.Expectations(gpu_count=56)
+    assert node.check("gpu_count").outcome is Outcome.OK
+    assert node.check("gpu_count", expected=8).outcome is Outcome.FAIL
+    node.gpu(3, lost="GPU_IS_LOST")
+    assert node.check("gpu_count").outcome is Outcome.FAIL
+
+
+def test_virtual_functions_are_no_gpus(node: Any) -> None:
+    """Of a GPU that is shared out to virtual machines NVML lists the card only."""
+    node.have_gpus(1)
+    node.pci("0000:01:00.0", H100)
+    node.pci("0000:02:00.4", H100, physfn="")
+    assert node.check("gpu_count", expected=1).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("chip", [MI300X, AMD_DISPLAY])
+@pytest.mark.parametrize("code", ["DRIVER_NOT_LOADED", "LIBRARY_NOT_FOUND"])
+def test_gpus_of_another_maker(node: Any, chip: str, code: str) -> None:
+    """Slurm's number is one of theirs, also where the image has NVIDIA's library: absent, to every GPU check."""
+    for address in ("0000:05:00.0", "0000:26:00.0"):
+        node.pci(address, chip)
+    node.pci("0000:03:00.0", BMC)
+    node.expected = nodeview.Expectations(gpu_count=2)
+    kind = nvml.SnapshotLack.ABSENT if code == "LIBRARY_NOT_FOUND" else nvml.SnapshotLack.DRIVER
+    node.facts["nvml"] = lack(kind, code)
+    assert (node.check("gpu_count").outcome, node.check("gpu_ecc").outcome) == (
+        Outcome.ABSENT,
+        Outcome.ABSENT,
+    )
+    node.pci("0000:c1:00.0", H100)  # and one whose driver is not there
+    assert node.check("gpu_count").outcome is (Outcome.ERROR if code == "LIBRARY_NOT_FOUND" else Outcome.FAIL)
+
+
+def test_all_off_the_bus(node: Any) -> None:
+    """A node whose GPUs are all gone from the bus fails, with the displays of its BMC and its processor."""
+    node.pci("0000:03:00.0", BMC)
+    node.pci("0000:00:02.0", INTEL_DISPLAY)
+    node.facts["nvml"] = lack(nvml.SnapshotLack.DRIVER, "DRIVER_NOT_LOADED")
+    assert node.check("gpu_count").outcome is Outcome.ABSENT  # a CPU node of the same image
+    node.expected = nodeview.Expectations(gpu_count=8)
+    assert node.check("gpu_count").outcome is Outcome.FAIL
+    assert node.check("gpu_ecc").outcome is Outcome.ERROR
+
+
+def test_a_processors_display_hides_no_missing_gpu(node: Any) -> None:
+    """Beside NVIDIA's GPUs a display of AMD's processor is none of Slurm's GPUs."""
+    node.have_gpus(3)
+    for address in ("0000:01:00.0", "0000:02:00.0", "0000:03:00.0"):
+        node.pci(address, H100)
+    node.pci("0000:0b:00.0", AMD_DISPLAY)
+    node.expected = nodeview.Expectations(gpu_count=4)
+    assert node.check("gpu_count").outcome is Outcome.FAIL

@@ -25,6 +25,22 @@ def test_held_by_nobody(node: Any) -> None:
     assert node.check("gpu_memory_leftover").outcome is Outcome.FAIL
 
 
+def test_memory_that_others_keep(node: Any) -> None:
+    """A hypervisor keeps some of a vGPU's, a Grace's kernel its own pages."""
+    node.have_gpus(2, memory_used_bytes=6 * 2**30)
+    for name in ("GRID A100D-80C", "NVIDIA A40-48Q", "NVIDIA A100-1-5C", "NVIDIA RTX6000-Ada-48Q"):
+        for n in range(2):
+            node.gpu(n, name=name)
+        assert node.check("gpu_memory_leftover").outcome is Outcome.ABSENT, name
+    for name in ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla V100-PCIE-32GB", "NVIDIA L40S"):
+        node.gpu(1, name=name)
+        assert node.check("gpu_memory_leftover").outcome is Outcome.FAIL, name
+    node.put("sys/devices/system/node/node0/cpulist", "0-71")
+    assert node.check("gpu_memory_leftover").outcome is Outcome.FAIL
+    node.put("sys/devices/system/node/node1/cpulist", "")
+    assert node.check("gpu_memory_leftover").outcome is Outcome.ABSENT
+
+
 def test_in_use(node: Any) -> None:
     """Memory of a GPU that a job has, or a live process is on, is none of our business."""
     node.have_gpus(2, memory_used_bytes=40 * 2**30)

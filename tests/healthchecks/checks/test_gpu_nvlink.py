@@ -45,6 +45,16 @@ def test_all_down_behind_a_switch(node: Any) -> None:
     assert node.check("gpu_nvlink").outcome is Outcome.FAIL
 
 
+def test_a_single_gpu_without_links(node: Any) -> None:
+    """A virtual machine with one GPU of a board of eight has none to talk to; links that it had and lost are missed."""
+    node.have_gpus(1, links=links(0), fabric_state=3)
+    assert node.check("gpu_nvlink").outcome is Outcome.ABSENT
+    node.gpu(0, links=links(18))
+    node.check("gpu_nvlink")
+    node.gpu(0, links=links(0))
+    assert node.check("gpu_nvlink").outcome is Outcome.FAIL
+
+
 def test_unbridged_gpus_are_no_fault(node: Any) -> None:
     """Without NVSwitches, a GPU that never had links is fine beside a bridged pair; one that loses them is not."""
     node.have_gpus(3, links=links(12, 12), fabric_state=0)

@@ -41,6 +41,22 @@ def test_a_stranger(node: Any) -> None:
     assert node.check("gpu_processes", allow=["miner"]).outcome is Outcome.OK
 
 
+def test_a_container_of_a_job(node: Any) -> None:
+    """Docker starts it outside the job's cgroup, and rootless Podman below the user: a warning while a job may own it."""
+    node.have_gpus(1)
+    node.put(SCOPE, "")
+    on_gpu(node, 0, 904)
+    node.process(904, "python", cgroup="0::/system.slice/docker-4f1c.scope")
+    node.expected = nodeview.Expectations(running=frozenset({42}), uids=frozenset())
+    assert node.check("gpu_processes").outcome is Outcome.WARN
+    node.expected = nodeview.Expectations(running=frozenset(), uids=frozenset())
+    assert node.check("gpu_processes").outcome is Outcome.FAIL
+    node.process(904, "python", cgroup="0::/user.slice/user-1000.slice/user@1000.service/user.slice/x.scope")
+    assert node.check("gpu_processes").outcome is Outcome.FAIL
+    node.expected = nodeview.Expectations(running=frozenset({42}), uids=frozenset({os.getuid()}))
+    assert node.check("gpu_processes").outcome is Outcome.WARN
+
+
 def test_left_over_from_a_job(node: Any) -> None:
     """The process of a job that has ended here is left over, by the job's number or its SLUID."""
     node.have_gpus(2)

@@ -29,6 +29,13 @@ def test_against_the_gpus_own_limits(node: Any, chip_c: int, hbm_c: int, outcome
     assert node.check("gpu_temperature").outcome is outcome
 
 
+def test_a_limit_of_zero_is_none(node: Any) -> None:
+    """So some boards answer for a limit that they do not have."""
+    node.have_gpus(1, slowdown_c=0, memory_max_c=0)
+    assert node.check("gpu_temperature", lasting_fail_s=0.0).outcome is Outcome.OK
+    assert node.check("gpu_temperature", fail_c=30.0, lasting_fail_s=0.0).outcome is Outcome.FAIL
+
+
 def test_the_sites_limits(node: Any) -> None:
     """The site's limits replace the GPU's own."""
     node.have_gpus(1, temperature_c=80)

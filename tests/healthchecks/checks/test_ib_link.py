@@ -123,6 +123,36 @@ def test_disabled_and_virtual_ports_are_not_missed(node: Any) -> None:
     assert node.check("ib_link").outcome is Outcome.OK
 
 
+def test_virtual_functions_that_are_up_come_and_go(node: Any) -> None:
+    """Only the site file makes one of them a port that must be there."""
+    node.hca("mlx5_0")
+    for name, place in (("mlx5_8", "0000:18:00.2"), ("mlx5_9", "mlx5_core.sf.4")):
+        node.hca(name)
+        node.put(f"sys/devices/{place}/numa_node", "0")
+        node.link(f"sys/class/infiniband/{name}/device", f"../../../devices/{place}")
+    node.put("sys/devices/0000:18:00.2/physfn/vendor", "0x15b3")
+    for _ in range(2):
+        assert node.check("ib_link").message == "1 of 1 ports up"
+    shutil.rmtree(node.root / "sys/class/infiniband/mlx5_8")
+    shutil.rmtree(node.root / "sys/class/infiniband/mlx5_9")
+    assert node.check("ib_link").outcome is Outcome.OK
+    assert node.check("ib_link", ports=["mlx5_0:1", "mlx5_8:1"]).outcome is Outcome.FAIL
+
+
+def test_ports_that_join_a_bond(node: Any) -> None:
+    """They are not missed where the bond's own port comes; the bond's own is."""
+    for name in ("mlx5_0", "mlx5_1", "mlx5_2"):
+        node.hca(name)
+    node.check("ib_link")
+    for name in ("mlx5_0", "mlx5_1"):
+        shutil.rmtree(node.root / f"sys/class/infiniband/{name}")
+    node.hca("mlx5_bond_0")
+    assert node.check("ib_link").outcome is Outcome.OK
+    assert node.check("ib_link").outcome is Outcome.OK
+    shutil.rmtree(node.root / "sys/class/infiniband/mlx5_2")
+    assert node.check("ib_link").device == "mlx5_2"
+
+
 def test_unreadable(node: Any) -> None:
     """A port whose state cannot be read is an error, not down."""
     node.hca("mlx5_0", state="N/A (no PMA)")

@@ -35,6 +35,20 @@ def test_fstab(node: Any) -> None:
     assert node.check("mount_present", fstab=False).outcome is Outcome.ABSENT
 
 
+def test_links_of_an_image(node: Any) -> None:
+    """Where /home is a link to /var/home, that is where it is mounted; nothing is mounted where the link leads nowhere."""
+    node.mount("/", "ext4")
+    node.mount("/var/home", "nfs4")
+    node.link("home", "var/home")
+    node.link("mnt", "var/mnt")
+    node.put("etc/fstab", "srv:/home /home nfs4 rw 0 0")
+    assert node.check("mount_present", paths=["/home=nfs4"]).outcome is Outcome.OK
+    assert node.check("mount_present").outcome is Outcome.OK
+    assert node.check("mount_present", paths=["/mnt"]).outcome is Outcome.FAIL
+    node.put("proc/self/mounts", "dev / ext4 rw 0 0")
+    assert node.check("mount_present").outcome is Outcome.FAIL
+
+
 def test_on_demand(node: Any) -> None:
     """A path held by the automounter is there when it is needed."""
     node.mount("/home", "autofs")

@@ -43,6 +43,15 @@ def test_meant_read_only(node: Any) -> None:
     assert node.check("mount_writable", read_only=["/image"], **NONE).outcome is Outcome.OK
 
 
+def test_image_as_root(node: Any) -> None:
+    """The root of an image-based system is read-only by design, whatever fstab says of the disk below it."""
+    node.mount("/", "overlay", "ro", device="composefs")
+    node.put("etc/fstab", "dev / xfs defaults 0 0")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.OK
+    node.put("proc/self/mounts", "dev / xfs ro 0 0")
+    assert node.check("mount_writable", **NONE).outcome is Outcome.FAIL
+
+
 def test_network_mounts_only_when_asked(node: Any) -> None:
     """A read-only network mount fails only where the site wants it writable."""
     node.mount("/sw", "nfs4", "ro")

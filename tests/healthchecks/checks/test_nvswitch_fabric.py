@@ -38,6 +38,20 @@ def test_not_registered(node: Any) -> None:
     assert node.check("nvswitch_fabric").outcome is Outcome.FAIL
 
 
+def test_registering_after_a_boot(node: Any) -> None:
+    """That takes minutes: a warning at first, a failure once it lasts; one that was refused fails at once."""
+    node.up_s = 0.0
+    node.later(200)
+    node.have_gpus(8)
+    node.gpu(2, fabric_state=2)
+    assert node.check("nvswitch_fabric").outcome is Outcome.WARN
+    node.gpu(3, fabric_status=999)
+    assert node.check("nvswitch_fabric").device == "gpu3"
+    node.gpu(3, fabric_status=0)
+    node.later(500)
+    assert node.check("nvswitch_fabric").outcome is Outcome.FAIL
+
+
 def test_degraded_warns(node: Any) -> None:
     """Degraded bandwidth or an unhealthy route is a warning."""
     node.have_gpus(1, fabric_health_mask=0x1)

@@ -87,6 +87,13 @@ def test_virtual_functions_have_no_link(node: Any) -> None:
     assert node.check("pcie_link").outcome is Outcome.ABSENT
 
 
+def test_another_kind_of_link(node: Any) -> None:
+    """A device that answers and has no lanes is behind a hypervisor's bus or NVLink: nothing to judge."""
+    node.pci("0009:01:00.0", GPU, **FULL | {"current_link_width": "0"})
+    (node.root / "sys/bus/pci/devices/0009:01:00.0/config").write_bytes(b"\xde\x10\x42\x23" * 16)
+    assert node.check("pcie_link").outcome is Outcome.ABSENT
+
+
 def test_no_lanes_left(node: Any) -> None:
     """A physical device that could have lanes and has none does not answer: high."""
     node.pci("0000:18:00.0", NIC, **FULL | {"current_link_width": "0"})

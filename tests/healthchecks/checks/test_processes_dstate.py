@@ -104,6 +104,7 @@ def opened(*functions: str) -> str:
             Outcome.WARN,
         ),
         (opened("folio_wait_bit", "fuse_wait_on_page_writeback", "fuse_flush"), Outcome.WARN),
+        (opened("__refrigerator", "get_signal", "do_signal"), Outcome.WARN),
         (opened("blk_mq_get_tag", "confuse_reader"), Outcome.FAIL),
         (opened("__x64_sys_pidfd_getfd", "pidfd_getfd", "do_syscall_64"), Outcome.WARN),
         (opened("nfs_wait_bit_killable", "nfs4_proc_open", "nfs_file_open"), Outcome.FAIL),

@@ -34,6 +34,28 @@ def test_states(node: Any) -> None:
     assert node.check("raid").outcome is Outcome.WARN
 
 
+OF_THE_BOARD = """Personalities : [raid1]
+md126 : active raid1 nvme3n1[1] nvme2n1[0]
+      1855940608 blocks super external:/md127/0 [2/2] [UU]
+
+md127 : inactive nvme3n1[1](S) nvme2n1[0](S)
+      10402 blocks super external:imsm
+
+unused devices: <none>"""
+
+
+def test_containers_of_the_board(node: Any) -> None:
+    """The container of Intel's VROC or of DDF is always inactive and no array; the arrays in it are judged."""
+    node.put("proc/mdstat", OF_THE_BOARD)
+    assert node.check("raid", count=1).outcome is Outcome.OK
+    node.put("proc/mdstat", OF_THE_BOARD.replace("imsm", "ddf").replace("[2/2] [UU]", "[2/1] [U_]"))
+    assert (node.check("raid").outcome, node.check("raid").severity) == (Outcome.FAIL, Severity.LOW)
+    for place in ("/md127/0", "-md127/0"):
+        stopped = OF_THE_BOARD.replace("md126 : active raid1", "md126 : inactive").replace("/md127/0", place)
+        node.put("proc/mdstat", stopped)
+        assert "md126 is inactive" in node.check("raid").message
+
+
 def test_missing(node: Any) -> None:
     """An array of the site file that is not there fails."""
     node.put("proc/mdstat", FULL)

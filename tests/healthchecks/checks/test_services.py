@@ -45,6 +45,22 @@ def test_only_what_is_enabled(systemd: Any) -> None:
     assert (finding.outcome, finding.device) == (Outcome.FAIL, "chronyd.service")
 
 
+def test_daemons_of_hardware_that_is_not_here(systemd: Any) -> None:
+    """An image for all nodes enables NVIDIA's daemons on CPU nodes, too, and the fabric's on nodes without NVSwitch."""
+    systemd.tool("systemctl", "failed", code=3)
+    for unit in ("nvidia-persistenced", "nvidia-fabricmanager"):
+        place = "etc/systemd/system/multi-user.target.wants"
+        systemd.link(f"{place}/{unit}.service", f"/usr/lib/systemd/system/{unit}.service")
+    systemd.pci("0000:18:00.0", "pci:v000015B3d00001021sv000015B3sd00000041bc02sc07i00")
+    assert systemd.check("services").outcome is Outcome.ABSENT
+    assert systemd.check("services", units=["nvidia-fabricmanager.service"]).outcome is Outcome.FAIL
+    systemd.pci("0000:1b:00.0", "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00")
+    assert systemd.check("services").device == "nvidia-persistenced.service"
+    systemd.tool("systemctl", "active\nfailed", code=3)
+    systemd.pci("0000:1c:00.0", "pci:v000010DEd000022A3sv000010DEsd00001796bc06sc80i00")
+    assert systemd.check("services").device == "nvidia-fabricmanager.service"
+
+
 def test_systemd_cannot_be_asked(systemd: Any) -> None:
     """No systemctl, or fewer answers than units, is an error and not health."""
     assert systemd.check("services", units=["a.service"]).outcome is Outcome.ERROR

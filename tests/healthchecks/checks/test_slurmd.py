@@ -27,6 +27,10 @@ def test_munge_only_where_it_is_used(node: Any) -> None:
     node.put("etc/munge/munge.key", "x")
     finding = node.check("slurmd")
     assert (finding.outcome, finding.device) == (Outcome.FAIL, "munged")
+    node.put("etc/slurm/slurm.conf", "ClusterName=c\nAuthType=auth/munge\n#AuthType=auth/slurm")
+    assert node.check("slurmd").outcome is Outcome.FAIL
+    node.put("etc/slurm/slurm.conf", "ClusterName=c\nAuthType=auth/slurm")
+    assert node.check("slurmd").outcome is Outcome.OK
 
 
 def test_in_another_namespace(node: Any) -> None:

@@ -43,11 +43,25 @@ def test_nodes(name: str, gpus: int | None, cpus: int | None, mib: int | None) -
         ("gpu:h100", 1),
         ("nvme:2", None),
         ("gpu:4,craynetwork:1", 4),
+        ("gpu:1g.10gb:56", None),
+        ("gpu:nvidia_a100_3g.20gb:8(S:0-1)", None),
+        ("gpu:a100:2,gpu:1g.5gb+me:14", None),
+        ("gpu:7g:4", 4),
     ],
 )
 def test_gres(gres: str, count: int | None) -> None:
-    """Every way to write a number of GPUs."""
+    """Every way to write a number of GPUs; slices of GPUs are no number of them."""
     assert slurm_conf.parse(f"NodeName=n Gres={gres}", "n").gpu_count == count
+
+
+def test_numbers_that_slurm_does_not_hold_to(node: Any) -> None:
+    """With config_overrides a node may be configured with more CPUs and memory than it has."""
+    text = (
+        "SlurmdParameters=numa_node_as_socket,config_overrides\nNodeName=n CPUs=999 RealMemory=9 Gres=gpu:4"
+    )
+    conf = slurm_conf.parse(text, "n")
+    assert (conf.cpu_count, conf.memory_bytes, conf.gpu_count) == (None, None, 4)
+    assert slurm_conf.parse(text.replace("config_overrides", "l3cache_as_socket"), "n").cpu_count == 999
 
 
 def test_files(node: Any) -> None:

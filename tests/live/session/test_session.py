@@ -242,7 +242,8 @@ def test_a_wrong_statement_is_named_with_the_way_out(statement: str, words: str)
     with pytest.raises(errors.UsageError) as raised:
         session.Session(FakeNodes(), timeout_s=1.0).sql(statement)
     assert words in str(raised.value)
-    assert any(way in str(raised.value) for way in ("information_schema", "DESCRIBE ranks"))
+    ways = ("information_schema", "DESCRIBE ranks", "at Line: 1, Column: 1")
+    assert any(way in str(raised.value) for way in ways)
 
 
 def test_the_information_schema_lists_tables_and_columns() -> None:
@@ -344,3 +345,39 @@ def test_a_statement_over_kept_tables_only_asks(tmp_path: Any) -> None:
         kept.sql(f"COPY (SELECT 1 AS a) TO '{tmp_path}/out.csv'")
     assert not list(tmp_path.iterdir())
     assert kept.sql("SELECT 1 AS a").rows["a"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("kept_tables", [(), (("python", "train"),)])
+def test_a_table_of_running_jobs_is_no_wrong_name_for_a_job_that_has_ended(kept_tables: Any) -> None:
+    """Its processes had these tables; what was kept of it stands beside."""
+    kept = session.KeptSession(plain(), kept_tables)
+    with pytest.raises(errors.UsageError) as found:
+        kept.sql("SELECT * FROM gpu.devices")
+    beside = "; kept of it: python.train" if kept_tables else ""
+    assert str(found.value) == (
+        f"no table gpu.devices: it is there only while the job runs{beside}; information_schema.tables lists them"
+    )
+    with pytest.raises(errors.UsageError, match=r"^no table gpu\.cards;"):
+        kept.sql("SELECT * FROM gpu.cards")
+
+
+def test_a_table_that_is_not_there_is_answered_with_those_of_the_program() -> None:
+    """The nodes know them; where none answers nobody waits for them once more."""
+
+    class Writing(FakeNodes):
+        def _frame(self, node: str, scan: Scan) -> bytes:
+            if scan.table != "python.*":
+                return super()._frame(node, scan)
+            listed = Columns(names=("name",), kinds=("text",), values=(["train"],))
+            return packing.pack({"node": node, "table": scan.table, "missing": []}, listed)
+
+    nodes = Writing()
+    asking = session.Session(nodes, timeout_s=1.0)
+    with pytest.raises(errors.UsageError, match=r"no table cluster\.evals .*the job's own: python\.train; "):
+        asking.sql("SELECT * FROM evals")
+    with pytest.raises(errors.UsageError, match=r"^Arrow error: Divide by zero error$"):
+        asking.sql("SELECT 1/0")
+    nodes, nodes.silent = Writing(), set(NODES)
+    with pytest.raises(errors.UsageError, match=r"^no table python\.evals \(no answer"):
+        session.Session(nodes, timeout_s=1.0).sql("SELECT * FROM python.evals")
+    assert "python.*" not in {scan.table for scan in nodes.scans}

@@ -152,6 +152,16 @@ def test_operator_clears_latched_faults_and_not_what_is_still_read(state: faults
     assert keys(state) == ["mount:/scratch"]
 
 
+def test_a_clock_set_back_after_a_clearing_hides_no_fault(state: faults.Faults, event: Any) -> None:
+    """A new board's clock was an hour ahead when the node was cleared: what fails after the correction stands, what was seen before not."""
+    state.clear(NOW)
+    before = dataclasses.replace(event(**GPU), at=NOW, observed_at=NOW)
+    now = NOW - timedelta(minutes=58)
+    assert not state.fold(before, now=now)
+    assert state.fold(dataclasses.replace(before, at=now, observed_at=now), now=now)
+    assert keys(state) == ["xid:gpu3"]
+
+
 @pytest.mark.parametrize(
     ("failing", "over"),
     [

@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from tests.set_clock import SetClock
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 ME = os.getuid()
 INFO = records.Severity.INFO
+Read = Callable[[dict[str, Any]], dict[str, Any]]
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 TRACE = (
     "epoch 1\nTraceback (most recent call last):\n"
@@ -69,12 +71,18 @@ def test_another_users_file_is_refused(tmp_path: Path) -> None:
         collect_child.read_own(str(path), ME + 1, 1000)
 
 
-def child(request: dict[str, Any]) -> dict[str, Any]:
-    argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child"]
+def child(request: dict[str, Any], argv: Sequence[str] = collect._CHILD) -> dict[str, Any]:
+    """What the agent's own child answers."""
     done = subprocess.run(
         argv, input=json.dumps(request), capture_output=True, text=True, check=True, timeout=60
     )
     return json.loads(done.stdout)
+
+
+@pytest.fixture
+def read(warm_socket: Path) -> Read:
+    """What one forked off the readers answers (warm_children)."""
+    return lambda request: child(request, warm_children.command(warm_socket))
 
 
 @AS_ROOT
@@ -101,11 +109,11 @@ def test_child_never_works_as_root(tmp_path: Path) -> None:
     assert done.stdout == "refused\n"
 
 
-def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None:
+def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path, read: Read) -> None:
     """The finding points at its line in the file."""
     path = tmp_path / "out"
     path.write_text("x" * 10 + "\n" + TRACE)
-    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    answer = read({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert "ValueError" in found["message"]
     assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
@@ -155,10 +163,15 @@ def test_an_error_above_an_end_that_takes_too_long_is_found(
 
 
 def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_about_it(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 9 MB the beginning of the trouble is read beside the end, and the row says so."""
-    steps = "".join(f"[rank0] step {i} loss {1 / (i + 1):.4f}\n" for i in range(50_000))
+    """Of more than twice what is read, the beginning of the trouble is read beside the end, and the row says so."""
+    monkeypatch.setattr(log_parts, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(log_parts, "BEGINNING_BYTES", 1 << 19)
+    # A busy machine takes longer than a reader may.
+    hours = collect_words.ReadingTime(3600.0)
+    monkeypatch.setattr(collect_words, "ReadingTime", lambda *_: hours)
+    steps = "".join(f"[rank0] step {i} loss {1 / (i + 1):.4f}\n" for i in range(12_500))
     died = "".join(f"[rank77]: {line}\n" for line in TRACE.splitlines()[1:])
     stack = [f'  File "/opt/torch/nn/modules/module.py", line {i}, in _call_impl' for i in range(20)]
     stack = [
@@ -166,29 +179,31 @@ def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_ab
         *stack,
         "torch.distributed.DistBackendError: NCCL error: unhandled system error",
     ]
-    peers = "".join(f"[rank{r}]: {line}\n" for r in range(6000) for line in stack)
+    peers = "".join(f"[rank{r}]: {line}\n" for r in range(1500) for line in stack)
     path = tmp_path / "out"
     path.write_text(steps + died + peers)
     assert path.stat().st_size > 2 * log_parts.MOST_BYTES
-    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    answer = collect_child.log_findings({"path": str(path), "uid": ME})
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert found["detail"]["rank"] == 77
     assert path.read_bytes()[found["offset"] :].startswith((b"[rank77]: Traceback", b"[rank77]: ValueError"))
     assert answer["note"].startswith("only its end and the part where its errors begin were read, ")
-    assert "[rank5999]: torch.distributed.DistBackendError" in answer["tail"][-1]
+    assert "[rank1499]: torch.distributed.DistBackendError" in answer["tail"][-1]
     # No number of a line is known there.
     assert answer["error"] == "[rank77]: ValueError: bad shape"
     assert answer["error_place"] == f"byte {found['detail']['at_byte']}" == f"byte {found['offset']}"
 
 
-def test_the_line_of_the_error_is_without_its_progress_bar_and_without_secrets(tmp_path: Path) -> None:
+def test_the_line_of_the_error_is_without_its_progress_bar_and_without_secrets(
+    tmp_path: Path, read: Read
+) -> None:
     """A log without an error has none."""
     path = tmp_path / "out"
     path.write_text("".join(f"cleanup {n}\n" for n in range(40)))
-    assert "error" not in child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    assert "error" not in read({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
     end = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-02T10:00:00 DUE TO JOB REQUEUE ***"
     path.write_text("\n".join([end, *(f"step {n}" for n in range(90))]))
-    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    answer = read({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
     assert answer["findings"]
     assert "error" not in answer  # how Slurm ended it is no error of its
     path.write_text(
@@ -196,7 +211,7 @@ def test_the_line_of_the_error_is_without_its_progress_bar_and_without_secrets(t
         "  5%\r 10%\rValueError: no access with password=hunter2hunter2\n"
         + "".join(f"cleanup {n}\n" for n in range(40))
     )
-    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    answer = read({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
     assert answer["error"].startswith("ValueError: no access")
     assert "hunter2" not in answer["error"]
 
@@ -278,26 +293,28 @@ def test_a_file_that_the_job_may_have_begun_to_write_is_read_whole(tmp_path: Pat
     assert child(calls | {"path": str(tmp_path / "none" / "out")}) == {"refused": "ENOENT"}
 
 
-def test_a_line_repeated_without_end_costs_no_minute(tmp_path: Path) -> None:
+def test_a_line_repeated_without_end_costs_no_minute(tmp_path: Path, read: Read) -> None:
     """Five megabytes of one line, whose words every family looks at; what stands behind it is read."""
     path = tmp_path / "out"
     path.write_text("retrying connection to server, error\n" * 150_000 + TRACE)
-    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    answer = read({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert "ValueError" in found["message"]
 
 
-def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_path: Path) -> None:
+def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(
+    tmp_path: Path, read: Read
+) -> None:
     """--open-mode=append: after Slurm's line about the requeue the file is the present attempt's."""
     path = tmp_path / "out"
     requeued = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO JOB REQUEUE ***\n"
     path.write_text("RuntimeError: NCCL error: unhandled system error\n" + requeued + TRACE)
     calls = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
     began = datetime(2026, 3, 1, 10, 0, 7).timestamp()  # noqa: DTZ001  # the node's own zone, as slurmd writes
-    kinds = {f["kind"] for f in child({**calls, "began_s": began})["findings"]}
-    own_end = {f["kind"] for f in child({**calls, "began_s": began - 60})["findings"]}
+    kinds = {f["kind"] for f in read({**calls, "began_s": began})["findings"]}
+    own_end = {f["kind"] for f in read({**calls, "began_s": began - 60})["findings"]}
     assert "slurm_requeued" not in kinds
-    assert kinds < own_end == {f["kind"] for f in child(calls)["findings"]}
+    assert kinds < own_end == {f["kind"] for f in read(calls)["findings"]}
 
 
 def test_local_times_in_a_log_are_of_the_nodes_zone(
@@ -322,7 +339,7 @@ def test_local_times_in_a_log_are_of_the_nodes_zone(
     assert not {"cuda_oom", "slurm_requeued"} & kinds
 
 
-def test_child_leaves_out_what_other_jobs_wrote_into_the_same_file(tmp_path: Path) -> None:
+def test_child_leaves_out_what_other_jobs_wrote_into_the_same_file(tmp_path: Path, read: Read) -> None:
     """`python train.py >> train.log`, job after job: the times in the lines tell which are the attempt's own."""
     path = tmp_path / "out"
     path.write_text(
@@ -331,9 +348,9 @@ def test_child_leaves_out_what_other_jobs_wrote_into_the_same_file(tmp_path: Pat
     )
     calls = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
     began = datetime(2026, 3, 1, 10, 0, 7).timestamp()  # noqa: DTZ001  # the node's own zone
-    (own,) = child({**calls, "span_s": (began, began + 600)})["findings"]
+    (own,) = read({**calls, "span_s": (began, began + 600)})["findings"]
     assert "ValueError" in own["message"]
-    assert len(child(calls)["findings"]) > 1
+    assert len(read(calls)["findings"]) > 1
 
 
 @pytest.mark.parametrize("op", ["log", "dumps", "find"])
@@ -368,7 +385,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
     assert imported == "[]"
 
 
-def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path, read: Read) -> None:
     """A pickle that would run a program is a finding about itself."""
     import pickle
 
@@ -378,7 +395,7 @@ def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
 
     (tmp_path / "fr_rank_0").write_bytes(pickle.dumps({"entries": [Bomb()]}))
     (tmp_path / "fr_rank_1").symlink_to("/etc/passwd")
-    answer = child({"op": "dumps", "directory": str(tmp_path), "uid": ME, "gid": os.getgid()})
+    answer = read({"op": "dumps", "directory": str(tmp_path), "uid": ME, "gid": os.getgid()})
     assert not (tmp_path / "pwned").exists()
     assert "fr_rank_1" in answer["refused"]
     assert [f["detail"]["refused"] for f in answer["findings"]] == [True]

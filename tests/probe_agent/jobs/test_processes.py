@@ -42,6 +42,26 @@ def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
     assert processes.facts(31, proc) is None
 
 
+@pytest.mark.parametrize(
+    ("tracer", "user"),
+    [(b"0", None), (b"31", 1000), (b"32", 0), (b"33", 1000), (b"99", None)],
+    ids=["nobody", "its user", "root", "its user's set-uid program", "one that has gone"],
+)
+def test_who_traces_a_process_is_known(tmp_path: Path, tracer: bytes, user: int | None) -> None:
+    """By the user who started the tracer: a set-uid program keeps that one."""
+    for pid, users, by in (
+        (30, b"1000\t1000", tracer),
+        (31, b"1000\t1000", b"0"),
+        (32, b"0\t0", b"0"),
+        (33, b"1000\t0", b"0"),
+    ):
+        (tmp_path / str(pid)).mkdir()
+        status = b"Name:\tx\nState:\tt (tracing stop)\nTracerPid:\t%b\nUid:\t%b\t0\t0\n" % (by, users)
+        (tmp_path / str(pid) / "status").write_bytes(status)
+    assert processes.tracer_of(30, tmp_path) == user
+    assert processes.tracer_of(98, tmp_path) is None
+
+
 SLUID = "s5K1KKYAYG5D00"
 SCOPE = "/system.slice/slurmstepd.scope"
 

@@ -186,13 +186,18 @@ def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
     kept_at = shared / "nobody" / "c-7-0" / "n1.kept"
     assert kept_at.stat().st_uid == NOBODY.pw_uid
     assert [t.name for t in kept_file.read(kept_at.read_bytes())] == ["train", "steps"]
+    (shared / "link").symlink_to(target)
+    (shared / "of_daemon").mkdir(0o700)
+    (shared / "file").touch()
+    os.chown(shared / "of_daemon", *pwd.getpwnam("daemon")[2:4])
+    os.chown(shared / "file", NOBODY.pw_uid, NOBODY.pw_gid)
     for base, why in (
-        (shared, "not a directory of uid"),
-        ("/proc/1/x", "Error"),
-        (shared / "link", "not a directory"),
+        (shared, f"{shared} belongs to user root, not to user nobody"),
+        ("/proc/1/x", "/proc/1 belongs to user root"),
+        (shared / "link", "link belongs to user root"),
+        (shared / "of_daemon" / "probing", "of_daemon belongs to user daemon, not to user nobody"),
+        (shared / "file", "file is no directory"),
     ):
-        if base == shared / "link":
-            base.symlink_to(target)
         answer = ask({**calls, "history": str(base)})
         assert why in answer["refused"], answer
     assert list(target.iterdir()) == []
@@ -200,9 +205,13 @@ def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
 
 
 def test_the_agent_keeps_before_it_removes(
-    node_identity: identity.Identity, queue: spool.Spool, left: Path, tmp_path: Path
+    node_identity: identity.Identity,
+    queue: spool.Spool,
+    left: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """At the end of the attempt, once; a job's share is divided among its nodes; without a directory nothing is kept."""
+    """At the end of the attempt, once; a job's share is divided among its nodes; without a directory nothing is kept. Its log says why not."""
 
     def collector(directory: str) -> collect.Collector:
         return collect.Collector(
@@ -227,3 +236,13 @@ def test_the_agent_keeps_before_it_removes(
     run(left)
     asyncio.run(collector("").collect(replace(job, released_at=datetime.now(UTC), restart_count=3)))
     assert [p.name for p in (tmp_path / "history").iterdir()] == ["c-7-2"]
+    assert caplog.text == ""
+    taken = tmp_path / "taken"
+    taken.touch()
+    failing = collector(str(taken))
+    for restarts in (4, 5):
+        left.mkdir()
+        run(left)
+        asyncio.run(failing.collect(replace(job, released_at=datetime.now(UTC), restart_count=restarts)))
+    why = f"job 7: nothing of it is kept for its owner: {taken} is no directory"
+    assert [r.getMessage() for r in caplog.records] == [why]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import dataclasses
 import os
 import signal
@@ -313,3 +314,25 @@ def test_what_py_spy_answers_of_a_process_that_hides_its_threads(answer: str, tm
     program.chmod(0o755)
     found = asyncio.run(pyspy.stacks(children.Children(), os.getpid(), os.getuid(), command=str(program)))
     assert found.get("stack") in (None, [])
+
+
+def test_a_rank_that_its_own_user_traces_is_told_so(rig: rank_rig.Rig) -> None:
+    """A debugger's attach, as the kernel shows it; of a rank that nobody traces nothing is said of tracers."""
+    attach, detach = 16, 17
+    libc = ctypes.CDLL(None, use_errno=True)
+    held, free = rig.rank(3), rig.rank(4)
+    if libc.ptrace(attach, held.pid, None, None):
+        pytest.skip(f"this kernel refuses ptrace: {os.strerror(ctypes.get_errno())}")
+    try:
+        os.waitpid(held.pid, os.WUNTRACED)
+
+        async def look() -> dict[int, dict[str, Any]]:
+            found = await rig.watch.stacks(7, {held.pid, free.pid})
+            await rig.watch.close()
+            return found
+
+        found = asyncio.run(look())
+    finally:
+        libc.ptrace(detach, held.pid, None, None)
+    assert (found[held.pid]["state"], found[held.pid]["traced_by_owner"]) == ("t", True)
+    assert "traced_by_owner" not in found[free.pid]

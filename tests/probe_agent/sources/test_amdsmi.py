@@ -120,6 +120,18 @@ def test_the_gpus_join_the_nodes_inventory_and_keep_their_names(desk: Desk) -> N
     assert judged.inventory.by_pci("0000:c1:00.0").device == "gpu1"
 
 
+def test_a_chip_that_answers_elsewhere_is_not_gone(desk: Desk) -> None:
+    """Partitions of a GPU that are joined again, and a bus that firmware renumbered; another chip in its stead is no excuse."""
+    desk.look(raw={"gpus": [gpu(0), gpu(1), gpu(2, pci_bus_id="0000:c1:00.1")], "chips": CHIPS})
+    moved = CHIPS["0000:c1:00.0"]
+    assert desk.look(3, raw={"gpus": [gpu(0), gpu(1)]}).present == ()
+    elsewhere = {"gpus": [gpu(0), gpu(1, pci_bus_id="0000:d1:00.0")], "chips": {"0000:d1:00.0": moved}}
+    assert desk.look(3, raw=elsewhere).present == ()
+    other = {**moved, "serial": "0123456789abcdef"}
+    third = {"gpus": [gpu(0), gpu(1, pci_bus_id="0000:e1:00.0")], "chips": {"0000:e1:00.0": other}}
+    assert [c.pci_bus_id for c in desk.look(3, raw=third).present] == ["0000:d1:00.0"]
+
+
 def test_a_makers_reading_leaves_the_other_makers_gpus(desk: Desk) -> None:
     """Each library shows its own; the inventory is the node's."""
     nvidia = gpus.Inventory(gpus=(gpus.Gpu(uuid="GPU-1", index=0, minor=0, pci_bus_id="0000:3b:00.0"),))
@@ -316,21 +328,36 @@ def test_a_call_that_never_returns_costs_the_child_and_not_the_agent(live: Live)
 
 
 def test_gpus_of_gres_conf_are_not_missed_by_nvml_on_a_node_of_amd(live: Live, clock: Any) -> None:
-    """gres.conf counts GPUs of any maker; where AMD's driver is loaded and NVIDIA's library is not, NVML misses none."""
+    """The number may be one of any maker's GPUs: where only AMD's are on the bus, NVML misses none."""
     context = polled.PollContext(now=clock.now(), boot_id="b", expect_gpus=2)
 
     async def look() -> Any:
         raw = await nvml.read(live.reader, {}, context)
         return nvml.judge(raw, {}, context)
 
-    async def run() -> tuple[Any, Any]:
+    async def run() -> tuple[Any, Any, Any]:
         try:
+            shutil.rmtree(devices)
+            chip = put("0000:c1:00.0", "0x1002", "0x120000")
+            put("0000:00:02.0", "0x8086", "0x038000")
             amd = await look()
-            live.driver.unlink()
-            return amd, await look()
+            mine = put("0000:5e:00.0", "0x10de", "0x030200")
+            both = await look()
+            (chip / "class").unlink()
+            (mine / "class").unlink()
+            return amd, both, await look()
         finally:
             await live.reader.close()
 
-    amd, other = asyncio.run(run())
+    devices = Path(live.reader._identity.root) / "sys/bus/pci/devices"
+
+    def put(address: str, vendor: str, code: str) -> Path:
+        device = devices / address
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n")
+        (device / "class").write_text(f"{code}\n")
+        return device
+
+    amd, *others = asyncio.run(run())
     assert (amd.present, amd.state) == ((), "absent")
-    assert [c.severity for c in other.present] == [Severity.HIGH]
+    assert [[c.severity for c in other.present] for other in others] == [[Severity.HIGH]] * 2

@@ -194,6 +194,91 @@ def test_virtual_functions_are_left_out(ib: Any) -> None:
     assert "mlx5_3" not in ib.look().healthy
 
 
+def name(ib: Any, old: str, new: str) -> None:
+    there = ib.reader.root / "sys/class/infiniband"
+    (there / old).rename(there / new)
+
+
+def address(ib: Any, hca: str, to: str) -> None:
+    """The adapter is at another place on the PCI bus."""
+    link = ib.reader.root / f"sys/class/infiniband/{hca}/device"
+    place = link.resolve().with_name(to)
+    link.resolve().rename(place)
+    link.unlink()
+    link.symlink_to(place)
+
+
+def test_another_name_of_a_port_is_no_other_port(ib: Any, present: Any, moved: Any) -> None:
+    """An image that names adapters by their place, or a kernel that counts anew: missed is only what is gone from its place."""
+    ib.reboot(uptime_s=5000.0)
+    name(ib, "mlx5_3", "ibp93s0")
+    name(ib, "mlx5_7", "mlx5_3")
+    assert present(ib.look(5)) == []
+    assert moved(ib.look()) == []
+    ib.reboot("third-boot", uptime_s=5000.0)
+    name(ib, "ibp93s0", "../../../gone")
+    assert present(ib.look(3)) == [("ib_link", "missing", "ibp93s0", "high")]
+    put(ib, "state", "1: DOWN")
+    assert ("ib_link", "down", "mlx5_3", "high") in present(ib.look(2))
+
+
+def test_what_earlier_versions_remembered_by_name(ib: Any, present: Any) -> None:
+    """Their memory is read: a port renamed with the update of the agent is not missed, one that is gone is."""
+    entries = ib.memory["expected"].values()
+    ib.memory = {
+        **ib.memory,
+        "expected": {e["device"]: {k: v for k, v in e.items() if k != "device"} for e in entries},
+    }
+    name(ib, "mlx5_3", "ibp93s0")
+    name(ib, "mlx5_4", "../../../gone")
+    assert present(ib.look(5)) == [("ib_link", "missing", "mlx5_4", "high")]
+
+
+def test_adapters_with_other_addresses_after_a_boot(ib: Any, present: Any, moved: Any) -> None:
+    """A card or firmware that renumbers the bus moves them, by name or, where they are named by place, by number; one less is a fault."""
+    ib.reboot(uptime_s=5000.0)
+    address(ib, "mlx5_3", "0000:f3:00.0")
+    judged = ib.look()
+    assert moved(judged) == [("ib_link", "moved", "mlx5_3", "info")]
+    assert (present(judged), present(ib.look(5))) == ([], [])
+    ib.reboot("third-boot", uptime_s=5000.0)
+    for n in (5, 6):
+        name(ib, f"mlx5_{n}", f"ibp{n}s0")
+        address(ib, f"ibp{n}s0", f"0000:f{n}:00.0")
+    assert present(ib.look(5)) == []
+    ib.reboot("fourth-boot", uptime_s=5000.0)
+    address(ib, "ibp5s0", "0000:e5:00.0")
+    name(ib, "ibp5s0", "ibp7s1")
+    name(ib, "ibp6s0", "../../../gone")
+    assert {c for _, c, _, _ in present(ib.look(5))} == {"missing"}
+
+
+def test_a_new_port_stands_for_no_missed_one(ib: Any, present: Any) -> None:
+    """Once a port is missed, another that is cabled does not end that."""
+    ib.reboot(uptime_s=5000.0)
+    (ib.reader.root / "sys/class/infiniband/mlx5_3").rename(ib.reader.root / "away")
+    assert present(ib.look(3)) == [("ib_link", "missing", "mlx5_3", "high")]
+    (ib.reader.root / "away").rename(ib.reader.root / "sys/class/infiniband/mlx5_9")
+    address(ib, "mlx5_9", "0000:f3:00.0")
+    assert present(ib.look(3)) == [("ib_link", "missing", "mlx5_3", "high")]
+
+
+def test_scalable_functions_and_bonded_ports_are_not_missed(ib: Any, present: Any) -> None:
+    """A scalable function comes and goes; the second port of a card goes into the bond that the first one shows."""
+    link = ib.reader.root / "sys/class/infiniband/mlx5_3/device"
+    place = link.resolve()
+    link.unlink()
+    link.symlink_to(place.with_name("mlx5_core.sf.4"))
+    assert "mlx5_3" not in ib.look().healthy
+    address(ib, "mlx5_5", "0000:f5:00.0")
+    address(ib, "mlx5_6", "0000:f5:00.1")
+    ib.look(relearn=True)
+    name(ib, "mlx5_5", "mlx5_bond_0")
+    name(ib, "mlx5_6", "../../../gone")
+    name(ib, "mlx5_3", "../../../gone_too")
+    assert present(ib.look(5)) == []
+
+
 def test_node_without_hca_is_absent(watch: Any, bare: Any, clock: Any) -> None:
     """Nothing there is not the same as nothing wrong."""
     watched = watch(infiniband.SOURCE)

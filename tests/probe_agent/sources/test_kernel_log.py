@@ -55,6 +55,25 @@ def test_an_sluid_becomes_the_job_that_the_prolog_told(node_identity: identity.I
     assert (found.job_id, later.job_id) == (4242, None)
 
 
+def test_a_rule_that_fails_costs_one_line(node_identity: identity.Identity) -> None:
+    """The log is read on; it is said once, with the number and without the text, and counted."""
+
+    def judge(text: str, at_s: float) -> Any:
+        if "odd" in text:
+            raise IndexError("no such group")
+        return kernel_words.classifier()(text, at_s)
+
+    log = kernel_log.KernelLog(node_identity, judge, state=None)
+    found = take(log, line(41, "odd one"), line(42), line(43, "an odd one, too"))
+    assert [(s.kind, s.code, str(s.severity)) for s in found] == [
+        ("agent_overrun", "kernel_log_rule", "info"),
+        ("xid", "79", "high"),
+    ]
+    assert "41" in found[0].message
+    assert "odd" not in found[0].message
+    assert (log.unjudged_total, log.cursor.seq) == (2, 43)
+
+
 def test_time_is_boot_time_plus_the_kernels_clock(node_identity: identity.Identity) -> None:
     """Not when it was read: when it was written."""
     (found,) = take(log_of(node_identity), line(41))

@@ -49,6 +49,19 @@ def test_mount_that_turns_read_only_is_grave(table: Any, present: Any) -> None:
     assert present(table.look(2)) == [("mount", "read_only", "/home", "high")]
 
 
+def test_image_of_another_type_is_another_file_system(table: Any, present: Any) -> None:
+    """A node whose root became an image that is read-only has not lost a disk."""
+    text = (table.reader.root / "proc/mounts").read_text()
+    (row,) = [line for line in text.splitlines() if " / " in line]
+    in_fstab(table, " ".join(row.split()[:3]) + " defaults 0 1")
+    table.look(2)
+    image = f"composefs / overlay {row.split()[3].replace('rw', 'ro', 1)} 0 0"
+    change(table, row, image)
+    assert present(table.look(3)) == []
+    change(table, image, row.replace("rw", "ro", 1))
+    assert present(table.look(2)) == [("mount", "read_only", "/", "high")]
+
+
 def test_mount_that_was_always_read_only_is_well(watch: Any, present: Any) -> None:
     """A software tree mounted read-only on purpose is no fault."""
     watched = watch(mounts.SOURCE)

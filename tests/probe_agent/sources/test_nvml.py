@@ -6,6 +6,7 @@ import ast
 import asyncio
 import dataclasses
 import json
+import types
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from probing_cluster.healthchecks.readers import nvml as values
 from probing_cluster.healthchecks.readers import nvml_fields
 from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.faults import gpus
-from probing_cluster.probe_agent.sources import node_reader, nvml, nvml_gpu, polled
+from probing_cluster.probe_agent.sources import node_reader, nvml, nvml_child, nvml_gpu, polled
 from probing_cluster.sandbox.c_libraries import nvml_state
 from probing_cluster.sandbox.nodetree import build
 
@@ -72,6 +73,68 @@ def desk(clock: Any) -> Desk:
     made = Desk(clock)
     made.look()
     return made
+
+
+class DriverError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(f"code {value}")
+        self.value = value
+
+
+class Driver:
+    """NVML as its event sets are used: `answer` is the code of every wait, 10 for "nothing happened"."""
+
+    def __init__(self) -> None:
+        self.sets, self.uses, self.made, self.answer, self.counts = 0, 0, 0, 10, True
+        self.library = types.SimpleNamespace(
+            NVMLError=DriverError,
+            NVML_ERROR_TIMEOUT=10,
+            nvmlInit=lambda: self.use(1),
+            nvmlShutdown=lambda: self.use(-1),
+            nvmlEventSetCreate=self.create,
+            nvmlEventSetFree=self.free,
+            nvmlDeviceGetCount=self.count,
+            nvmlEventSetWait_v2=self.wait,
+        )
+
+    def use(self, change: int) -> None:
+        self.uses += change
+
+    def create(self) -> object:
+        self.sets, self.made = self.sets + 1, self.made + 1
+        return object()
+
+    def free(self, _: object) -> None:
+        self.sets -= 1
+
+    def count(self) -> int:
+        if not self.counts:
+            raise DriverError(15)
+        return 0
+
+    def wait(self, _: object, __: int) -> None:
+        raise DriverError(self.answer)
+
+
+def test_event_sets_of_a_failing_driver_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails for an hour is tried now and then, one at a time; one that is well again is asked as before."""
+    driver, at_s = Driver(), [0.0]
+    monkeypatch.setattr(nvml_child.nvml_snapshot, "load", lambda _: driver.library)
+    monkeypatch.setattr(nvml_child.time, "monotonic", lambda: at_s[0])
+    events = nvml_child.XidEvents(None)
+    for answer, counts in ((15, True), (10, False)):
+        driver.answer, driver.counts, driver.made = answer, counts, 0
+        for _ in range(3600):
+            at_s[0] += nvml_child.DRAIN_S
+            events.drain()
+        assert (driver.sets, driver.uses) == (0, 0)
+        assert 30 < driver.made < 80
+        assert events.state == "code 15"
+    driver.counts = True
+    for _ in range(60):
+        at_s[0] += nvml_child.DRAIN_S
+        events.drain()
+    assert (driver.sets, driver.uses, events.state) == (1, 1, "0 GPUs")
 
 
 def test_healthy_gpus_are_no_finding(desk: Desk, present: Any, moved: Any) -> None:
@@ -170,6 +233,17 @@ def test_uncorrectable_error_is_grave_once_and_its_reset_is_seen(desk: Desk, mov
     judged = desk.look()
     assert judged.reset == {"GPU-0"}
     assert judged.edges == ()
+
+
+def test_mig_mode_switches_nvlinks_off(desk: Desk, present: Any) -> None:
+    """GPUs whose links were up and that are sliced since are well; a link that is missing when MIG is off again is down."""
+    off = tuple(values.NvLink(link=n, active=False) for n in range(4))
+    desk.set(1, mig=True, links=off)
+    assert present(desk.look(2)) == []
+    desk.set(1, mig=False, links=off)
+    assert present(desk.look()) == [("nvlink", "inactive", "gpu1", "high")]
+    desk.set(1, mig=True, links=())
+    assert present(desk.look()) == []
 
 
 def test_corrected_errors_are_told_by_powers_of_ten(desk: Desk, moved: Any) -> None:

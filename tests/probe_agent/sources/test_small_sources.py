@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -101,6 +102,50 @@ def test_device_gone_from_the_bus_is_grave(watch: Any, present: Any) -> None:
     assert present(watched.look(3)) == [("pcie_link", "missing", address, "high")]
 
 
+def _at(watched: Any, old: str, new: str) -> None:
+    (watched.reader.root / "sys/bus/pci/devices" / old).rename(
+        watched.reader.root / "sys/bus/pci/devices" / new
+    )
+
+
+def test_virtual_functions_come_and_go(watch: Any, present: Any) -> None:
+    """Nobody misses one, nor one that an earlier version watched."""
+    watched = watch(pcie.SOURCE)
+    address = _hca(watched)
+    place = watched.reader.root / "sys/bus/pci/devices" / address
+    (place / "physfn").symlink_to("../0000:00:00.0")
+    for name in ("current_link_width", "current_link_speed"):
+        (place / name).write_text("0\n" if name.endswith("width") else "Unknown\n")
+    assert address not in asyncio.run(pcie.read(watched.reader, {}, watched.context))["known"]
+    (place / "physfn").unlink()
+    watched.look()
+    assert address in watched.memory["best"]
+    _at(watched, address, "../gone")
+    assert present(watched.look(40)) == []
+
+
+def test_renumbered_bus_is_said_once_and_grave_only_if_one_is_missing(
+    watch: Any, present: Any, moved: Any
+) -> None:
+    """After a boot as many devices are there as before, at other addresses; with one less, or in the same boot, they are gone."""
+    watched = watch(pcie.SOURCE)
+    watched.look(2)
+    hcas = sorted(a for a, link in watched.memory["best"].items() if link["what"] == "hca")
+    watched.reboot()
+    for n, address in enumerate(hcas):
+        _at(watched, address, f"0001:{n:02x}:00.0")
+    judged = watched.look()
+    assert moved(judged) == [("pcie_link", "renumbered", "0001:00:00.0", "info")]
+    assert (present(watched.look(40)), watched.look().edges) == ([], ())
+    _at(watched, "0001:00:00.0", "0002:00:00.0")
+    assert present(watched.look(3)) == [("pcie_link", "missing", "0001:00:00.0", "high")]
+    watched.reboot("third-boot")
+    _at(watched, "0002:00:00.0", "../gone")
+    for n in range(1, len(hcas)):
+        _at(watched, f"0001:{n:02x}:00.0", f"0003:{n:02x}:00.0")
+    assert {c for _, c, _, s in present(watched.look(3)) if s == "high"} == {"missing"}
+
+
 def test_fatal_pcie_error_counted_by_the_device_is_grave(watch: Any, moved: Any) -> None:
     """AER totals in sysfs find what a rate-limited kernel log left out."""
     watched = watch(pcie.SOURCE)
@@ -142,6 +187,26 @@ def test_service_that_ran_and_runs_no_more_is_told(watch: Any, present: Any, mov
     assert present(watched.look()) == []
 
 
+def test_service_that_was_switched_off_is_not_missed(watch: Any, present: Any) -> None:
+    """Stopped and disabled is a decision; stopped only, failed, or on the site's list is not."""
+    watched = systemd(watch(services.SOURCE))
+    words = ("loaded", "active", "running", "0")
+    both = ("munge.service", "sssd.service", "slurmd.service")
+    watched.reader.answer("systemctl", units(*((name, *words) for name in both)))
+    watched.look()
+    off = "\nUnitFileState=disabled"
+    rows = (
+        ("munge.service", "loaded", "inactive", "dead", f"0{off}"),
+        ("sssd.service", "loaded", "failed", "failed", f"0{off}"),
+        ("slurmd.service", "loaded", "inactive", "dead", "0\nUnitFileState=enabled"),
+    )
+    watched.reader.answer("systemctl", units(*rows).replace("\n\nUnitFileState", "\nUnitFileState"))
+    missed = [d for _, _, d, _ in present(watched.look(2))]
+    assert missed == ["sssd.service", "slurmd.service"]
+    missed = [d for _, _, d, _ in present(watched.look(2, expect_services=("munge.service",)))]
+    assert "munge.service" in missed
+
+
 def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, present: Any) -> None:
     """The kernel keeps fifteen characters of a name; that is enough."""
     watched = watch(services.SOURCE)
@@ -152,13 +217,20 @@ def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, p
 
 
 def test_full_local_file_system_is_told(watch: Any, present: Any) -> None:
-    """Space and inodes are judged apart."""
+    """Space and inodes are judged apart; an image that nobody can write is always full."""
     watched = watch(disk.SOURCE)
     gib = 2**30
     answers = {
         "/": {"bytes_total": 100 * gib, "bytes_free": gib // 2, "inodes_total": 100, "inodes_free": 50},
         "/tmp": {"bytes_total": 100 * gib, "bytes_free": 50 * gib, "inodes_total": 100, "inodes_free": 4},
         "/run": {"error": "EIO"},
+        "/var": {
+            "bytes_total": gib,
+            "bytes_free": 0,
+            "inodes_total": 9,
+            "inodes_free": 0,
+            "read_only": True,
+        },
     }
     judged = disk.judge(answers, {}, watched.context)
     assert present(judged) == [("disk", "space_full", "/", "low"), ("disk", "inodes_low", "/tmp", "info")]
@@ -181,15 +253,42 @@ def test_memory_that_jobs_fill_drains_no_node(watch: Any, present: Any) -> None:
     }
 
 
-def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) -> None:
-    """A DIMM the firmware mapped out shows as less memory than before."""
-    watched = watch(memory.SOURCE)
-    watched.look()
+def _memory(watched: Any, share: float = 1.0) -> int:
+    """Leaves `share` of the node's memory; how many KiB there were."""
     text = (watched.reader.root / "proc/meminfo").read_text()
     total = int(text.split("MemTotal:")[1].split()[0])
-    put(watched, "proc/meminfo", text.replace(str(total), str(total * 15 // 16), 1).rstrip("\n"))
+    put(watched, "proc/meminfo", text.replace(str(total), str(int(total * share)), 1).rstrip("\n"))
+    return total
+
+
+def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) -> None:
+    """A DIMM the firmware mapped out shows as less memory than before the boot; what a hypervisor takes meanwhile is none."""
+    watched = watch(memory.SOURCE)
+    watched.look()
+    _memory(watched, 15 / 16)
+    assert present(watched.look()) == []
+    watched.reboot()
     assert present(watched.look()) == [("memory", "size", "memory", "low")]
     assert present(watched.look(relearn=True)) == []
+
+
+def test_memory_of_a_gpu_is_not_the_hosts(watch: Any, present: Any) -> None:
+    """A Grace's kernel has the GPU's memory once its driver is loaded, on a NUMA node without CPUs."""
+    watched = watch(memory.SOURCE)
+    base = "sys/devices/system/node/node1"
+    (watched.reader.root / base).mkdir(parents=True)
+    put(watched, f"{base}/cpulist", "")
+    put(
+        watched, f"{base}/meminfo", f"Node 1 MemTotal:       {_memory(watched) // 6} kB\nNode 1 MemFree: 1 kB"
+    )
+    watched.look()
+    watched.reboot()
+    put(watched, f"{base}/meminfo", "Node 1 MemTotal:       0 kB")
+    _memory(watched, 5 / 6)
+    assert present(watched.look()) == []
+    watched.reboot("third-boot")
+    _memory(watched, 0.95)
+    assert present(watched.look()) == [("memory", "size", "memory", "low")]
 
 
 def test_memory_that_cannot_be_read_is_unknown(watch: Any, bare: Any) -> None:

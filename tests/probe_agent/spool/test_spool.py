@@ -230,8 +230,12 @@ def test_corrupt_file_is_set_aside_and_said(tmp_path: Path) -> None:
     made = spool.Spool(tmp_path, max_bytes=1_000_000)
     assert made.replaced_corrupt
     assert made.commit(spool.SpoolWrite(items=[item(1)]))
-    assert list(tmp_path.glob("spool.corrupt-*"))
+    (first,) = tmp_path.glob("spool.corrupt-*")
     made.close()
+    (tmp_path / "spool.db").write_bytes(b"again no database" * 1000)
+    spool.Spool(tmp_path, max_bytes=1_000_000).close()
+    (second,) = tmp_path.glob("spool.corrupt-*")
+    assert first != second, "only the last one is kept"
 
 
 def test_directory_that_cannot_hold_a_file_leaves_a_working_spool(tmp_path: Path) -> None:

@@ -67,5 +67,5 @@ TASK = context.Task(
     name="export",
     meaning="writes ended months as Parquet",
     run=run,
-    daily_at=lambda _: "02:30",
+    daily_at=lambda _: "04:30",  # no zone's clocks repeat or skip this hour
 )

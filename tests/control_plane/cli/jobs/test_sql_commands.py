@@ -176,6 +176,26 @@ def test_a_job_that_is_not_here(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+def test_a_folder_of_anothers_is_named(
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a parent that all may write to, another user made it first."""
+    monkeypatch.setattr(jobs, "find", _unknown)
+    taken = config.with_name("taken")
+    taken.mkdir()
+    os.chown(taken, 65534, 65534)
+    kept_in = config.with_name("kept.toml")
+    kept_in.write_text(f'{config.read_text()}[kept]\ndirectory = "{taken}"\n')
+    assert main.main(["sql", "9", "SELECT 1", "--config", str(kept_in)]) == 3
+    err = capfdbinary.readouterr()[1].decode()
+    assert (
+        f"nothing of it was kept, for {taken} belongs to user nobody, not to user root: whoever runs" in err
+    )
+    assert main.main(["sql", "9_4", "SELECT 1", "--config", str(kept_in)]) == 3
+    assert "by the raw job id" in capfdbinary.readouterr()[1].decode()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
 def test_root_asks_as_the_owner_and_another_user_is_refused(
     config: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

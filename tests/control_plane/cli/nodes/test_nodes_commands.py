@@ -120,6 +120,16 @@ def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) 
     assert "reseating it" not in run("nodes")
 
 
+def test_a_drain_under_way_is_no_drain_that_failed(store: db_store.Store, run: Run) -> None:
+    """Its row says so until its outcome is recorded, seconds later."""
+    beat(store, "n2", {"xid:gpu3": {"severity": "high", "since": clock.iso_z(NOW - timedelta(hours=1))}})
+    row = drain(store, datetime.now(UTC), why=view.BEGUN)
+    store.update_drain(row.drain_id, state="failed")
+    assert "being drained" in run("nodes")
+    store.update_drain(row.drain_id, why_state="no such node")
+    assert "no: no such node" in run("nodes")
+
+
 def test_a_reason_and_what_is_not_known_of_it_are_two_things(store: db_store.Store, run: Run) -> None:
     """The words that Slurm shows end before ours about them begin."""
     drain(store, NOW, why="not tried again")
