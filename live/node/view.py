@@ -95,9 +95,7 @@ class NodeView:
             RankProcess(page=page, facts=self.facts_of(page.pid, page.start_ticks))
             for page in self._pages(answer["pages"])
         ]
-        return tuple(
-            sorted(_newest(_ranks_among(found, self.proc)), key=lambda p: (p.rank or 0, p.pid))
-        )
+        return tuple(sorted(_newest(_ranks_among(found, self.proc)), key=lambda p: (p.rank or 0, p.pid)))
 
     @property
     def living(self) -> Iterable[RankProcess]:
@@ -172,7 +170,9 @@ def _above(found: list[RankProcess], proc: Path) -> list[set[int]]:
         chain = processes.ancestors(process.pid, proc) if process.alive else ()
         # Of one that has ended, or whose parent has, only its own page still says whose child it was.
         parent = by_number.get((process.page.pid_namespace, process.page.parent_inside or 0))
-        above.append({by_pid[pid] for pid in chain if pid in by_pid} | ({parent} if parent is not None else set()))
+        above.append(
+            {by_pid[pid] for pid in chain if pid in by_pid} | ({parent} if parent is not None else set())
+        )
     return above
 
 

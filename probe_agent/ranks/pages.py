@@ -123,7 +123,8 @@ def helps(page: ProbePage, above: Iterable[ProbePage]) -> bool:
         return False
     idle = not page.recent_collectives and not page.backend and page.phase != "init"
     return any(
-        (page.number == one.number and (one.steps > 0 or (idle and one.works))) or (idle and one.backend != "")
+        (page.number == one.number and (one.steps > 0 or (idle and one.works)))
+        or (idle and one.backend != "")
         for one in above
     )
 

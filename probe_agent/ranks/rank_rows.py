@@ -23,7 +23,9 @@ def rows(jobs: Mapping[int, WatchedJob], now_ns: int) -> dict[str, Any]:
     shown = (one for turn in turns for one in turn if one is not None)
     found: dict[str, Any] = {}
     for job_id, rank in itertools.islice(shown, MAX_ROWS):
-        found.setdefault(f"{job_id}:{_name(rank.page)}", _row(rank, now_ns))  # the first of a number, as chosen
+        found.setdefault(
+            f"{job_id}:{_name(rank.page)}", _row(rank, now_ns)
+        )  # the first of a number, as chosen
     return found
 
 

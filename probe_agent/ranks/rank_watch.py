@@ -137,7 +137,9 @@ class RankWatch:
         watched = await self._pages.read(job_id)
         if watched is None:
             return []
-        stalled = [found for rank in watched.ranks.values() if (found := self._stalled(watched, rank)) is not None]
+        stalled = [
+            found for rank in watched.ranks.values() if (found := self._stalled(watched, rank)) is not None
+        ]
         dead = rank_deaths.judge(watched, self._rank_events, self._clock)
         return [*dead, *(self._rank_events.stall(watched.job, s) for s in stalled), *self._news(watched)]
 

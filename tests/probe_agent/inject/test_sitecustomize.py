@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.probe_agent import inject
+from probing_cluster.probe_agent.ranks import pages as probe_pages
 
 SITE = inject.SITE_DIRECTORY
 
@@ -181,6 +182,47 @@ def test_an_import_error_of_torch_is_the_users_to_see(tmp_path: Path) -> None:
     assert "ImportError: libcudart.so.12" in done.stderr
     assert "_probing_probe" not in done.stderr.splitlines()[-1]
     assert done.returncode == 1
+
+
+def phases(tmp_path: Path) -> list[str]:
+    """The phases of all pages there are, by their names."""
+    return [probe_pages.parse(p.read_bytes()).phase for p in sorted((tmp_path / "pages").glob("*.page"))]
+
+
+def test_who_only_looks_whether_torch_is_there_is_no_rank(tmp_path: Path) -> None:
+    """Many packages ask so when they are imported, in programs that never use torch: no page, no variable; the module loads later all the same."""
+    fake_torch(tmp_path)
+    code = """
+import importlib.util, os, sys
+spec = importlib.util.find_spec("torch")
+print(os.path.basename(os.path.dirname(spec.origin)), "torch" in sys.modules)
+print(os.listdir(os.environ["PROBING_PAGE_DIR"]), [n for n in os.environ if n.startswith("TORCH")])
+module = importlib.util.module_from_spec(spec)
+sys.modules["torch"] = module
+spec.loader.exec_module(module)
+print(len(os.listdir(os.environ["PROBING_PAGE_DIR"])), module.seen["TORCH_FR_BUFFER_SIZE"])
+"""
+    done = run(tmp_path, code)
+    assert (done.stdout, done.stderr) == ("torch False\n[] []\n1 2000\n", "")
+
+
+def test_a_program_that_goes_on_without_a_broken_torch_is_no_rank(tmp_path: Path) -> None:
+    """Its page says that it has ended, so that it neither stalls nor dies; another try that succeeds is a rank's."""
+    fake_torch(tmp_path)
+    whole = (tmp_path / "torch/__init__.py").read_text()
+    (tmp_path / "torch/__init__.py").write_text("raise OSError('libcudart.so.12')\n")
+    code = "try: import torch\nexcept OSError: pass\nimport os; print('on', flush=True); os._exit(0)"
+    assert run(tmp_path, code).stdout == "on\n"
+    assert phases(tmp_path) == ["ended"]
+    shutil.rmtree(tmp_path / "pages")
+    again = f"open({str(tmp_path / 'torch/__init__.py')!r}, 'w').write({whole!r})\nimport torch"
+    done = run(
+        tmp_path,
+        code.replace("print", f"{again}; print").replace("import os; ", "import os\n"),
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    assert (done.stdout, done.stderr) == ("on\n", "")
+    assert phases(tmp_path) == ["loading"]
 
 
 @pytest.mark.parametrize("kind", ["missing", "file", "unwritable"])

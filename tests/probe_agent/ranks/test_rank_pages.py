@@ -348,7 +348,9 @@ def test_who_waits_for_a_process_with_its_number_does_not_stall(
     assert {name: row["pid"] for name, row in rows.items()} == {"7:0": program}  # it has used more CPU time
 
 
-def test_a_child_with_a_number_of_its_own_is_a_rank(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_with_a_number_of_its_own_is_a_rank(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rank 0 of a node may start the others, as Lightning does."""
     monkeypatch.setenv("SLURM_PROCID", "0")
     rank, other = _begin(rig, "steps", "SLURM_PROCID=1")
