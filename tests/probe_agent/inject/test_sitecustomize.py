@@ -225,6 +225,39 @@ def test_a_program_that_goes_on_without_a_broken_torch_is_no_rank(tmp_path: Path
     assert phases(tmp_path) == ["loading"]
 
 
+CHILDREN = """
+import multiprocessing, os, signal, sys
+def work(what):
+    import torch
+    from _probing_probe import page
+    if page._words is None: page.open_page()  # as at the first step of a forked trainer
+    page.step_done()
+    if what == "raises": raise ValueError
+    if what == "killed": os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == "__main__":
+    import multiprocessing.util
+    if "before" in sys.argv: import torch
+    method = multiprocessing.get_context(os.environ["METHOD"])
+    child = method.Process(target=work, args=(os.environ["WHAT"],))
+    child.start(); child.join()
+    print(child.pid, child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("before", ["", "before"])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_children_that_leave_without_atexit_end_in_order(tmp_path: Path, method: str, before: str) -> None:
+    """Python ends children by `os._exit` that were forked, or by a server of forks. A killed one does not end in order."""
+    fake_torch(tmp_path)
+    (tmp_path / "child.py").write_text(CHILDREN)
+    for what, code, phase in (("returns", 0, "ended"), ("raises", 1, "ended"), ("killed", -9, "training")):
+        start = f"import runpy, sys; sys.argv = ['child.py', {before!r}]; runpy.run_path('child.py', run_name='__main__')"
+        done = run(tmp_path, f"import os; os.chdir({str(tmp_path)!r}); {start}", METHOD=method, WHAT=what)
+        pid, left = done.stdout.split()
+        assert int(left) == code, done.stderr
+        assert probe_pages.parse((tmp_path / f"pages/p{pid}.page").read_bytes()).phase == phase
+
+
 @pytest.mark.parametrize("kind", ["missing", "file", "unwritable"])
 def test_a_bad_page_directory_is_only_ours_to_mind(tmp_path: Path, kind: str) -> None:
     """Without a place for the page there is no page; torch imports and nothing is printed."""
