@@ -70,6 +70,48 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path: Path) -> None:
     assert done.stdout == f"('sitecustomize', '{tmp_path}/sitecustomize.py') {tmp_path}/sitecustomize.py\n"
 
 
+def test_a_users_sitecustomize_that_is_a_package(tmp_path: Path) -> None:
+    """What it imports from itself is found, as without us. A directory without code hides no file further on."""
+    package = tmp_path / "sitecustomize"
+    package.mkdir()
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "sitecustomize.py").write_text("print('later')\n")
+    path = os.pathsep.join([str(SITE), str(tmp_path), str(tmp_path / "later")])
+    assert run(tmp_path, "print('ran')", PYTHONPATH=path).stdout == "later\nran\n"
+    (package / "__init__.py").write_text("from . import helper\n")
+    (package / "helper.py").write_text("print(__name__)\n")
+    done = run(tmp_path, "print('ran')", PYTHONPATH=path)
+    assert (done.stdout, done.stderr) == ("sitecustomize.helper\nran\n", "")
+
+
+CHAINS = """
+import importlib.util, os, sys
+print("tool")
+here = os.path.dirname(__file__)
+spec = sys.meta_path[-1].find_spec("sitecustomize", [p for p in sys.path if p != here])
+if spec is not None: spec.loader.exec_module(importlib.util.module_from_spec(spec))
+"""
+
+
+@pytest.mark.parametrize(
+    "order", [("one", "two", ""), ("one", "tool", ""), ("tool", "one", "two", ""), ("one", "two")]
+)
+def test_of_several_that_run_each_other_each_runs_once(tmp_path: Path, order: tuple[str, ...]) -> None:
+    """A job inherits the path of one that began before the probe's directory changed; and tools chain as we do."""
+    fake_torch(tmp_path)
+    for name in ("one", "two"):
+        shutil.copytree(SITE, tmp_path / name)
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "sitecustomize.py").write_text(CHAINS)
+    (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
+    (tmp_path / "bare").mkdir()
+    path = os.pathsep.join([*(str(tmp_path / name) for name in order), str(tmp_path / "bare")])
+    done = run(tmp_path, "print('ran')", PYTHONPATH=path)
+    tool = ["tool"] if "tool" in order else []
+    assert done.stderr == ""
+    assert done.stdout.split() == [*tool, *(["theirs"] if "" in order else []), "ran"]
+
+
 def test_a_broken_users_sitecustomize_behaves_as_without_us(tmp_path: Path) -> None:
     """Its exception is reported by Python as ever, and the program still runs."""
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")

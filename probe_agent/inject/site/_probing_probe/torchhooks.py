@@ -45,7 +45,9 @@ def _ended_children():
         # Last of all: what holds up an end is to be seen.
         util.Finalize(None, page.set_phase, (layout.ENDED,), exitpriority=-100)
 
-    util.register_after_fork(page, at_end)  # also begins a child that has imported torch before: it forgets finalizers
+    util.register_after_fork(
+        page, at_end
+    )  # also begins a child that has imported torch before: it forgets finalizers
     if process.parent_process() is not None:
         at_end(page)
 
