@@ -206,6 +206,41 @@ def test_the_users_choice_stands(tmp_path: Path, name: str) -> None:
     assert {k: v for k, v in printed.items() if k in both} == {name: "7"}
 
 
+@pytest.mark.parametrize("name", ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"])
+def test_what_another_job_was_given_is_no_choice(tmp_path: Path, name: str) -> None:
+    """A training that submits its successor passes its variables on, and what it was given by us among them. A place of the user's stands."""
+    fake_torch(tmp_path)
+    pages = tmp_path / "102"
+    pages.mkdir()
+    code = "import torch, json; print(json.dumps({k: v for k, v in torch.seen.items() if k.endswith('TEMP_FILE')}))"
+    for given, kept in (
+        ("101/fr_rank_", False),
+        ("102/fr_rank_", False),
+        ("101/mine_", True),
+        ("mine/fr_rank_", True),
+        ("101/more/fr_rank_", True),
+    ):
+        done = run(tmp_path, code, PROBING_PAGE_DIR=str(pages), **{name: f"{tmp_path}/{given}"})
+        expected = {name: f"{tmp_path}/{given}"} if kept else {"TORCH_FR_DUMP_TEMP_FILE": f"{pages}/fr_rank_"}
+        assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ({"PROBING": "live"}, True),
+        ({"PROBING_DEFAULT": "live"}, True),
+        ({"PROBING": "on", "PROBING_DEFAULT": "live"}, False),
+        ({"PROBING_DEFAULT": "on"}, False),
+    ],
+)
+def test_who_answers_its_owner(tmp_path: Path, words: dict[str, str], *, answers: bool) -> None:
+    """A live job; the user's word comes before the site's."""
+    fake_torch(tmp_path)
+    done = run(tmp_path, "import torch, sys; print('_probing_probe.responder' in sys.modules)", **words)
+    assert (done.stdout, done.stderr) == (f"{answers}\n", "")
+
+
 def test_the_module_keeps_its_own_loader(tmp_path: Path) -> None:
     """inspect and importlib.resources find torch as if nothing had happened."""
     fake_torch(tmp_path)

@@ -134,7 +134,7 @@ def arm():
 
 def may_answer():
     """A module that a program uses on purpose is there: from now on its owner may ask it, if the job is live."""
-    if os.environ.get("PROBING", "").lower() == "live":
+    if (os.environ.get("PROBING") or os.environ.get("PROBING_DEFAULT", "")).lower() == "live":
         from _probing_probe import responder
 
         _quietly(responder.start)
