@@ -23,15 +23,15 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
             return b""
         options[name] = value
     probe_dir = options["--probe-dir"].encode()
-    said = environment.get(b"PROBING", b"")
-    wanted = (said or options["--default"].encode()).lower()
+    wish = environment.get(b"PROBING", b"")
+    wanted = (wish or options["--default"].encode()).lower()
     job_dir = options["--job-dir"].encode()
     lines = [b"unset " + name for name in DUMPS if is_of_a_job(environment.get(name, b""), job_dir)]
     if wanted in OFF or not probe_dir.startswith(b"/") or b":" in probe_dir:
         # A step that says off inside a job that says on inherits the job's.
         lines += [b"unset PROBING_PAGE_DIR"] if b"PROBING_PAGE_DIR" in environment else []
         return b"".join(line + b"\n" for line in lines)
-    name = b"PROBING" if said else b"PROBING_DEFAULT"
+    name = b"PROBING" if wish else b"PROBING_DEFAULT"
     lines.append(b"export " + name + b"=" + (b"live" if wanted == b"live" else b"on"))
     base = job_dir.replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
     job_id = job_here(base, environment)

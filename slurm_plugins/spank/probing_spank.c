@@ -286,7 +286,7 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
 	enum wish wish = asked;
 	char word[16] = "";
-	bool said;
+	bool by_default;
 
 	(void)ac;
 	(void)av;
@@ -294,12 +294,12 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 	drop_inherited(sp, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
 	if (wish == UNSAID && spank_getenv(sp, "PROBING", word, sizeof(word)) == ESPANK_SUCCESS)
 		wish = wish_of(word);
-	said = wish != UNSAID;
-	if (!said)
+	by_default = wish == UNSAID;
+	if (by_default)
 		wish = site;
 	if (run_key[0])
 		spank_setenv(sp, "PROBING_RUN_KEY", run_key, 1);
-	spank_setenv(sp, said ? "PROBING" : "PROBING_DEFAULT", word_of(wish), 1);
+	spank_setenv(sp, by_default ? "PROBING_DEFAULT" : "PROBING", word_of(wish), 1);
 	if (wish == OFF || probe_dir[0] == '\0') {
 		/* A step that says off inside a job that says on inherits the job's. */
 		spank_unsetenv(sp, "PROBING_PAGE_DIR");
