@@ -96,6 +96,11 @@ class ProbePage:
         return bool(self.steps or self.recent_collectives)
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing shows yet that it is a rank: it does not work, and has joined no process group nor tries to."""
+        return not (self.works or self.backend or self.phase == "init")
+
+    @property
     def number(self) -> tuple[int | None, int | None, int | None]:
         """Which rank it says it is: job step, rank, world size."""
         return self.step_id, self.rank, self.world_size
@@ -121,10 +126,9 @@ def helps(page: ProbePage, above: Iterable[ProbePage]) -> bool:
     """
     if page.steps:
         return False
-    idle = not page.recent_collectives and not page.backend and page.phase != "init"
     return any(
-        (page.number == one.number and (one.steps > 0 or (idle and one.works)))
-        or (idle and one.backend != "")
+        (page.number == one.number and (one.steps > 0 or (page.idle and one.works)))
+        or (page.idle and one.backend != "")
         for one in above
     )
 

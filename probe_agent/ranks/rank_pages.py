@@ -148,7 +148,7 @@ class RankPages:
 
     def _note_unwatched(self, watched: WatchedJob) -> None:
         """Shows where ranks live for whose processes there is no room: their deaths are found at the next look, not at once."""
-        unwatched = sum(rank.alive and rank.watched is None for rank in watched.ranks.values())
+        unwatched = sum(r.alive and r.is_rank and r.watched is None for r in watched.ranks.values())
         if unwatched and watched.job.uid is not None and not self._deaths.has_room(watched.job.uid):
             most = f"{deaths.MAX_WATCHED_OF_ONE} processes of a user and {deaths.MAX_WATCHED} of all"
             why = f"{unwatched} processes are not watched for their end, at most {most} are"

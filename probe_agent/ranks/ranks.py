@@ -91,7 +91,7 @@ class WatchedJob:
 
     def alike(self, rank: Rank) -> list[Rank]:
         """The processes above and below one that have its number, as long as nothing shows which of them is the rank."""
-        if rank.page.works or rank.page.backend:
+        if not rank.page.idle:
             return []
         return [
             r

@@ -259,7 +259,7 @@ from _probing_probe import page
 page.open_page()
 if "group" in sys.argv: page.write_identity(rank=1, world=2, backend="gloo")
 if "steps" in sys.argv: page.step_done()
-helper = "import time; from _probing_probe import page; page.open_page(); page.set_phase(2); print('stopped', flush=True); time.sleep(120)"
+helper = "import os, time; from _probing_probe import page; page.open_page(); page.set_phase(int(os.environ.get('SLURM_PHASE', 2))); print('stopped', flush=True); time.sleep(120)"
 child = subprocess.Popen([sys.executable, "-S", "-c", helper], env={**os.environ, **dict(w.split("=") for w in sys.argv[1:] if "=" in w)})
 child.wait()
 if "stay" in sys.argv: time.sleep(120)
@@ -323,6 +323,16 @@ def test_a_rank_that_its_launcher_waits_for_is_watched(
     launcher.kill()
     launcher.wait()
     assert "rank_dead" in rig.beats_until("rank_dead")
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_who_joins_a_process_group_is_no_helper(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its death is news at once, whatever number the process above it has."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_PHASE", str(layout.INIT))
+    _, rank = _begin(rig, "stay")
+    _watch(rig, kill=rank, beats=8)
+    assert [s.pid for s in rig.taken if s.kind == "rank_dead"] == [rank]
 
 
 @pytest.mark.parametrize("rig", [0.3], indirect=True)
