@@ -331,8 +331,7 @@ def is_chat_head(text: str) -> bool:
     return _CHAT_HEAD.match(text) is not None
 
 
-_SHORTEST = 8
-"""A line of at most so many characters may occur in a command by chance."""
+_SHORTEST = 8  # A line of at most so many characters may occur in a command by chance.
 
 
 def without_quotations(text: str) -> str:
