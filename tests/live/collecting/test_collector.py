@@ -59,6 +59,7 @@ def bad_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "bad_tables.py").write_text(PLUGINS)
     (folder / "bad_tables-1.dist-info/entry_points.txt").write_text(POINTS)
     monkeypatch.setenv("PROBING_TABLES", str(folder))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the plugins' folder joins it
 
 
 @pytest.mark.parametrize(
