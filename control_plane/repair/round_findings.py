@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from probing_cluster.core import records
 from probing_cluster.diagnostics import registry, worker
@@ -84,3 +84,10 @@ def is_of_one(test: str) -> bool:
     """Whether a test's failure is the node's own."""
     known = registry.load()
     return test not in known or known[test].scope not in ("group", "after")
+
+
+def of_tests(failing: Sequence[str]) -> tuple[str, ...]:
+    """Of a repair's words on what fails those that a test found: not the agent's, nor a test that did not run, nor a step that did not help."""
+    slow = {test.judged for test in registry.load().values() if test.judged}
+    tests = slow.union(registry.load())
+    return tuple(words for words in failing if words.partition(":")[0].partition(" ")[0] in tests)
