@@ -137,6 +137,11 @@ def is_back(drain: records.Drain) -> bool:
     return skipped and vocabulary.is_back_already(drain.why_state)
 
 
+def has_come_back(last: records.JobAttempt, drains: Iterable[records.Drain]) -> bool:
+    """Whether we found the job back in the queue, or running again, when we were about to restart it after its last start."""
+    return any(is_back(d) and d.job_id == last.job_id and acted_on(last, d, None) for d in drains)
+
+
 def as_shown(drains: Iterable[records.Drain], now: datetime) -> tuple[records.Drain, ...]:
     """The decisions as people are shown them: what was begun a short while ago is under way, and has not failed."""
     return tuple(

@@ -21,6 +21,8 @@ _MOST_NODES = 3
 _NONE = "(null)"
 """What squeue prints for a job without a dependency, or that names no nodes."""
 _PENDING = "PENDING"
+_COMES_BACK = frozenset({"REQUEUED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
+"""States of a start after which Slurm may requeue the job by itself."""
 DEADLINE_S = 4.0
 """For Slurm's answer; a user's command waits 15 s for ours (`reports.asking.door`)."""
 _BESIDE_S = 1.0
@@ -86,7 +88,7 @@ def beside(service: context.Context, document: Mapping[str, Any]) -> Mapping[str
         and (d["state"] == "done" or (d["state"] == "skipped" and vocabulary.is_back_already(d["why_state"])))
     ]
     again = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
-    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or again):
+    if last.end_at is None or last.cluster != service.cluster or not (last.state in _COMES_BACK or again):
         return document
     if document.get("other_submits"):
         return document  # Slurm may mean another job of the id

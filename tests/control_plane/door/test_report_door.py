@@ -202,7 +202,7 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
     words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved"
     assert rows["waits"] == words  # type: ignore[index]
     by_slurm = {"why_state": "it is PENDING: it has not ended", "state": "skipped"}
-    for state, skip, waits in (("NODE_FAIL", {}, False), ("NODE_FAIL", {"why_state": "it is interactive"}, False), ("NODE_FAIL", by_slurm, True)):  # fmt: skip
+    for state, skip, waits in (("FAILED", {}, False), ("FAILED", {"why_state": "it is interactive"}, False), ("NODE_FAIL", {}, True), ("FAILED", by_slurm, True)):  # fmt: skip
         knowing.store.upsert_attempts([dataclasses.replace(attempt, state=state, end_at=end_at)])
         knowing.store.add_drain(
             records.Drain(

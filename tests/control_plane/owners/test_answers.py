@@ -452,6 +452,22 @@ def test_a_mail_about_a_requeue_does_not_say_that_the_job_has_ended(
     assert "Job 7 was requeued." in text_of(box)
 
 
+@pytest.mark.parametrize("requeued", [True, False])
+def test_a_mail_about_a_requeue_tells_nobody_to_submit_the_job_again(
+    mailing: context.Context, box: mail_server.Box, *, requeued: bool
+) -> None:
+    """Accounting calls the start NODE_FAIL and shows no other yet; Slurm's own mail says that the job comes back."""
+    environment = {**request()["environment"], "SLURM_JOB_MAIL_TYPE": "Requeued" if requeued else "Failed"}  # type: ignore[dict-item]
+    owe(mailing, environment=environment)
+    step = "Submit the job again, or wait for Slurm's requeue: n2 was taken out on purpose."
+    made = attempt(mailing, state="NODE_FAIL", restart_count=0)
+    judge(mailing, made, domain=records.Domain.UNKNOWN, cause="node_set_down", next_step=step)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert ("Submit the job again" in text) is not requeued
+    assert ("Nothing for the job: n2 was taken out on purpose." in text) is requeued
+
+
 def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box: mail_server.Box) -> None:
     """Slurm sends one mail for an array; ours counts what its tasks died of."""
     for task in range(3):
