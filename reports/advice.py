@@ -72,6 +72,8 @@ _OF_MACHINES = frozenset({"filesystem_mount", "system_services"})
 """Causes of system software that only operators repair."""
 _REPAIRED = _OF_MACHINES | {"gpu_driver", "gpu_gsp_timeout", "kernel_panic"}
 """Causes of system software that a repair of the node ends."""
+_Returned = Mapping[tuple[str, datetime | None], rows.ReturnedNode]
+"""By node, and submission of the attempt after which it came back."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -88,7 +90,7 @@ def what_now(
     `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to. `returned`: nodes back from repair.
     `waits`: what Slurm says that a requeued job waits for.
     """
-    back = {one.node: one for one in returned}
+    back = {(one.node, one.submit_at): one for one in returned}
     last = views[-1]
     comes_back = bool(waits or requeued or last.attempt.state == "REQUEUED" or _requeued_by_us(last))
     steps = _steps(views, back, comes_back=comes_back)[:_MOST_STEPS]
@@ -129,17 +131,18 @@ def once_requeued(step: str) -> str:
 
 
 def _came_back(
-    view: attempt_view.AttemptView, node: str | None, back: Mapping[str, rows.ReturnedNode]
+    view: attempt_view.AttemptView, node: str | None, back: _Returned
 ) -> rows.ReturnedNode | None:
     """The node's return after the attempt; None if it did not come back."""
-    one, end_at = back.get(node or ""), view.attempt.end_at
+    end_at = view.attempt.end_at
+    one = back.get((node or "", view.attempt.submit_at)) or back.get((node or "", None))
     return one if one is not None and end_at is not None and one.at > end_at else None
 
 
 def _as_it_stands(
     view: attempt_view.AttemptView,
     verdict: records.Verdict,
-    back: Mapping[str, rows.ReturnedNode],
+    back: _Returned,
     *,
     is_over: bool,
 ) -> records.Verdict:
@@ -154,7 +157,7 @@ def _as_it_stands(
 
 
 def _steps(
-    views: Sequence[attempt_view.AttemptView], back: Mapping[str, rows.ReturnedNode], *, comes_back: bool
+    views: Sequence[attempt_view.AttemptView], back: _Returned, *, comes_back: bool
 ) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
@@ -259,7 +262,7 @@ def _requeued_pending(last: attempt_view.AttemptView) -> str:
     )
 
 
-def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, rows.ReturnedNode]) -> str:
+def _submit_again(last: attempt_view.AttemptView, back: _Returned) -> str:
     """Advice for a job that hardware ended for good, if its verdict is sure of that."""
     verdict = last.verdict
     if verdict is None or last.running:

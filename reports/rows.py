@@ -79,6 +79,10 @@ class ReturnedNode:
     node: str = records.doc("the node")
     at: datetime = records.doc("when it came back")
     by_hand: bool = records.doc("whether that is a person's word; else every test passed", default=False)
+    submit_at: datetime | None = records.doc(
+        "submission of the attempt after which it came back; null from a service that does not say",
+        default=None,
+    )
 
 
 @records.record
