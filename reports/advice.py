@@ -130,9 +130,7 @@ def once_requeued(step: str) -> str:
     return _SUBMIT_AGAIN.sub("Nothing for the job: ", step, count=1) if _SUBMIT_AGAIN.match(step) else step
 
 
-def _came_back(
-    view: attempt_view.AttemptView, node: str | None, back: _Returned
-) -> rows.ReturnedNode | None:
+def _came_back(view: attempt_view.AttemptView, node: str | None, back: _Returned) -> rows.ReturnedNode | None:
     """The node's return after the attempt; None if it did not come back."""
     end_at = view.attempt.end_at
     one = back.get((node or "", view.attempt.submit_at)) or back.get((node or "", None))
@@ -156,9 +154,7 @@ def _as_it_stands(
     return dataclasses.replace(verdict, next_step=step)
 
 
-def _steps(
-    views: Sequence[attempt_view.AttemptView], back: _Returned, *, comes_back: bool
-) -> list[str]:
+def _steps(views: Sequence[attempt_view.AttemptView], back: _Returned, *, comes_back: bool) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
     judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]

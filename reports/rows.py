@@ -7,6 +7,7 @@ import re
 import types
 import typing
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -140,6 +141,12 @@ class JobLog:
         if later and (found := _THERE_BEFORE.search(later[0].note)):
             why += f", behind byte {found[1]}: `head -c {found[1]} FILE | tail` shows its own end"
         return replace(self, tail=(), error="", note="", why=why)
+
+
+def by_state(tasks: Iterable[Sibling]) -> str:
+    """`22 FAILED, 5 COMPLETED`: the most frequent state first."""
+    counts = Counter(t.state for t in tasks)
+    return ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
 
 
 @records.record

@@ -249,9 +249,15 @@ def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Conte
         summary=f"Of {found.n_siblings} tasks that started, {len(died)} did not complete: {words}."
         if died
         else "",
-        tasks=tuple((t.ref, t.name or t.state.replace("_", " ")) for t in died[:_MOST_TASKS]),
+        tasks=(*((t.ref, t.name or t.state.replace("_", " ")) for t in died[:_MOST_TASKS]), *_more(died)),
         steps=(f"One task: probing-report {died[0].ref}.",) if died else (),
     )
+
+
+def _more(died: Sequence[rows.Sibling]) -> tuple[tuple[str, str], ...]:
+    """That an array's summary leaves tasks out, and how many of which state."""
+    left = died[_MOST_TASKS:]
+    return ((f"and {len(left)} more", rows.by_state(left)),) if left else ()
 
 
 def _of_waiting(base: Content, about: MailHeader, found: query.NeverStarted) -> Content:

@@ -143,7 +143,7 @@ with named as (
     from family f
     left join probing.verdict v
       on v.cluster = f.cluster and v.job_id = f.job_id and v.submit_at = f.submit_at and v.superseded_at is null
-    order by f.state in ('COMPLETED', 'RUNNING'), f.array_task_id, f.het_offset
+    order by f.state = 'COMPLETED', f.state = 'RUNNING', f.array_task_id, f.het_offset
     limit 1000
 )
 select case when exists (select 1 from attempts) then jsonb_build_object(

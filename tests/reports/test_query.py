@@ -59,7 +59,12 @@ def _returned(story: rows.ReportRows, at: datetime, *, by_hand: bool = False) ->
 )
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_what_was_repaired_stays_so_through_another_parts_fault(
-    store: db_store.Store, story: rows.ReportRows, devices: tuple[str | None, ...], *, stays: bool, by_hand: bool
+    store: db_store.Store,
+    story: rows.ReportRows,
+    devices: tuple[str | None, ...],
+    *,
+    stays: bool,
+    by_hand: bool,
 ) -> None:
     """A drain for a mount says nothing of GPU 3, and a later word about it is not when GPU 3 was repaired; where a drain's events are not known, nobody can tell."""
     fill(store, story)
@@ -83,7 +88,9 @@ def test_what_was_repaired_stays_so_through_another_parts_fault(
             records.OperatorNote(note_id=uuid.uuid4(), cluster="c", at=example.at(at), author="ada", subject="node:n2", action="repaired")
         ])  # fmt: skip
 
-    found = [example.event(uuid.uuid4(), example.at("14:54:00"), node="n2", device=device) for device in devices]
+    found = [
+        example.event(uuid.uuid4(), example.at("14:54:00"), node="n2", device=device) for device in devices
+    ]
     delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=found)
     repair("14:21:00", "14:50:00", "lifted" if by_hand else "returned", ())
     if by_hand:
@@ -207,6 +214,12 @@ def test_array_tasks_and_het_components_are_found_by_how_people_name_them(
     store.save_verdicts([records.Verdict.from_row(vars(story.verdicts[0]) | about)])
     reasons = {s.ref: (s.component, s.reason) for s in read(url, "500").siblings}
     assert reasons == {"500_1": (None, ""), "500_2": ("gpu", story.verdicts[0].summary), "500_3": (None, "")}
+    for task, state in ((1, "COMPLETED"), (2, "RUNNING"), (3, "FAILED")):
+        (old,) = read(url, f"500_{task}").attempts
+        end_at = None if state == "RUNNING" else example.at("14:30:00")
+        store.upsert_attempts([dataclasses.replace(old, state=state, end_at=end_at)])
+    ordered = [s.state for s in read(url, "500").siblings]
+    assert ordered == ["FAILED", "RUNNING", "COMPLETED"], "what runs may yet fail"
     with pytest.raises(errors.NotFound):
         read(url, "500_9")
 

@@ -262,9 +262,7 @@ def _node_row(
     }
 
 
-def _of_test(
-    ack: records.OperatorNote | None, drain: records.Drain | None
-) -> records.OperatorNote | None:
+def _of_test(ack: records.OperatorNote | None, drain: records.Drain | None) -> records.OperatorNote | None:
     """What is acknowledged of a node that our test has: the drain that the test is for. A partner in the test has none."""
     return ack if ack is not None and drain is not None and ack.at >= drain.at else None
 

@@ -488,6 +488,20 @@ def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box
     assert "7_0" in text_of(box)
 
 
+def test_an_arrays_summary_counts_the_tasks_that_it_leaves_out(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    for task in range(15):
+        judge(mailing, attempt(mailing, job_id=7 + task, array_job_id=7, array_task_id=task))
+    owe_summary(mailing)
+    later(mailing, mailing.config.service.settle_s)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert "7_11 " in text
+    assert "7_12 " not in text
+    assert "and 3 more 3 FAILED" in text
+
+
 def owe_summary(service: context.Context) -> None:
     environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
     owe(service, subject="Slurm Array Summary Job_id=7_* (7) Name=x Failed", environment=environment)

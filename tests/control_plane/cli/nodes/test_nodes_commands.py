@@ -456,13 +456,20 @@ def test_anothers_drain_is_acknowledged_and_by_whom_is_shown(
 
 @pytest.mark.parametrize(("acked_before_s", "shown"), [(600, False), (-5, True)])
 def test_an_old_word_about_a_node_is_not_of_the_fault_that_it_is_tested_for(
-    ctl: Callable[..., Any], slurm: fakes.FakeSlurm, store: db_store.Store, acked_before_s: int, *, shown: bool
+    ctl: Callable[..., Any],
+    slurm: fakes.FakeSlurm,
+    store: db_store.Store,
+    acked_before_s: int,
+    *,
+    shown: bool,
 ) -> None:
     """Under test it has no fault and Slurm shows no drain; it is known since when the drain stands, and to a partner nothing happened."""
     now = datetime.now(UTC)
     row = drain(store, now - timedelta(minutes=1))
     for node in ("n2", "n3"):
-        slurm.state[node] = dataclasses.replace(slurm.state[node], states=frozenset({"IDLE", "MAINTENANCE", "RESERVED"}))
+        slurm.state[node] = dataclasses.replace(
+            slurm.state[node], states=frozenset({"IDLE", "MAINTENANCE", "RESERVED"})
+        )
     assert store.open_incident(
         records.RepairIncident(
             incident_id=uuid.uuid4(), cluster="c", node="n2", drain_id=row.drain_id, reason=row.reason, cause="gpu", state="testing",
