@@ -11,6 +11,7 @@ import pytest
 
 from probing_cluster.control_plane.cli.nodes import node_acts
 from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.repair import round_findings, workflow
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -74,16 +75,18 @@ def _drained_by_us(slurm: fakes.FakeSlurm) -> None:
         ("memory: the pattern does not hold",),
         ("pair: it fails with every node that is proven good",),
         ("compute: slower than nodes of its kind, in two rounds",),
+        (f"{workflow.NOT_PROVEN}pair: {round_findings.NEITHER} (it fails with n3)",),
+        (f"{workflow.NOT_PROVEN}ring fails, and nobody can tell whose fault it is: no answer",),
     ],
 )
-def test_a_node_whose_last_tests_failed_goes_to_its_tests_again(
+def test_a_node_whose_last_tests_did_not_pass_goes_to_its_tests_again(
     store: db_store.Store, slurm: fakes.FakeSlurm, failing: tuple[str, ...]
 ) -> None:
     """A clean agent says nothing of wrong arithmetic: a person's word brings it to its tests, not to users."""
     _drained_by_us(slurm)
     _under_repair(store, "n2", failing)
     answer = _heal(store, slurm, "n2", CONFIG)
-    assert f"its last tests failed ({failing[-1]}), and its repair tests it before it returns" in answer
+    assert f"its last tests did not pass ({failing[-1]}), and its repair tests it before it returns" in answer
     assert "probing-ctl resume n2" in answer
     assert [n.action for n in store.notes("node:n2")] == ["repaired", "release"]
     assert slurm.acts == []
@@ -94,7 +97,7 @@ def test_a_node_whose_last_tests_failed_goes_to_its_tests_again(
     [
         (),
         ("agent: xid:gpu1: it is lost",),
-        ("not tested: the test's job did not start",),
+        (f"{workflow.NOT_PROVEN}the test's job did not start",),
         ("power: it did not come back within 300 s",),
         ("the same fault again after 3 cures: inspect the hardware",),
     ],
@@ -115,7 +118,7 @@ def test_failed_tests_that_cannot_be_repeated_keep_the_drain(
     _drained_by_us(slurm)
     _under_repair(store, "n2", ("gemm: wrong", "memory: wrong"))
     config = dataclasses.replace(CONFIG, repair=settings.RepairSettings(test_before_return=False))
-    words = r"last tests failed \(gemm: wrong; and 1 more\), and \[repair\] test_before_return = false .*probing-ctl resume n2"
+    words = r"last tests did not pass \(gemm: wrong; and 1 more\), and \[repair\] test_before_return = false .*probing-ctl resume n2"
     with pytest.raises(node_acts.NotDone, match=words):
         _heal(store, slurm, "n2", config)
     assert (slurm.acts, store.notes("node:n2")) == ([], [])
