@@ -91,3 +91,9 @@ def is_of_one(test: str) -> bool:
     """Whether a test's failure is the node's own."""
     known = registry.load()
     return test not in known or known[test].scope not in ("group", "after")
+
+
+def is_of_a_test(words: str) -> bool:
+    """Whether words on what fails at a node are of a test: not the agent's, nor of a round that did not run or a step that did not help."""
+    slow = {test.judged for test in registry.load().values() if test.judged}
+    return words.partition(":")[0].partition(" ")[0] in slow.union(registry.load())
