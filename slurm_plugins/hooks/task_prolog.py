@@ -31,8 +31,8 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
         # A step that says off inside a job that says on inherits the job's.
         lines += [b"unset PROBING_PAGE_DIR"] if b"PROBING_PAGE_DIR" in environment else []
         return b"".join(line + b"\n" for line in lines)
-    name = b"PROBING" if wish else b"PROBING_DEFAULT"
-    lines.append(b"export " + name + b"=" + (b"live" if wanted == b"live" else b"on"))
+    variable = b"PROBING" if wish else b"PROBING_DEFAULT"
+    lines.append(b"export " + variable + b"=" + (b"live" if wanted == b"live" else b"on"))
     base = job_dir.replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
     job_id = job_here(base, environment)
     if base and job_id:
