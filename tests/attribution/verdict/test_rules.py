@@ -358,6 +358,7 @@ def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_i
     verdict = make.judge(*snapshots(make, **held))
     assert (verdict.cause, verdict.domain, verdict.confidence) == ("rank_stopped", domain, "likely")
     assert words in verdict.summary
+    assert ("The kernel does not record" in verdict.next_step) is (domain == "unknown")
 
 
 def test_the_ranks_of_a_node_that_died_at_once(make):
@@ -490,7 +491,17 @@ FAULTS_AFTER = {
 
 
 def fault_beside_a_hang(
-    make, fault, before_end_s, state, *, looked=True, gone=None, hung_s=55, of_nodes=("n1", "n2"), shown=()
+    make,
+    fault,
+    before_end_s,
+    state,
+    *,
+    looked=True,
+    gone=None,
+    hung_s=55,
+    of_nodes=("n1", "n2"),
+    shown=(),
+    more=(),
 ):
     """Rank 1 on n2 sits in the user's code for the job's last 55 s; a fault of its node so long before the end."""
     stall = make.finding("rank_stall", 40, node="n1", source="probe", measured=hung_s - 40.0)
@@ -502,7 +513,7 @@ def fault_beside_a_hang(
     look = [e for e in look if e.node in of_nodes]
     event = make.event(before_end_s, **(gone or FAULTS_AFTER[fault]))
     ended = {"state": state, "exit_code": int(state == "FAILED"), "cancelled_by": "alice" if state == "CANCELLED" else None}  # fmt: skip
-    return make.judge(*look, stall, event, attempt=make.attempt(**ended), last_progress_at=make.end - timedelta(seconds=hung_s))  # fmt: skip
+    return make.judge(*look, stall, event, *more, attempt=make.attempt(**ended), last_progress_at=make.end - timedelta(seconds=hung_s))  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "FAILED"])
@@ -514,6 +525,8 @@ def test_a_fault_that_began_after_the_end_takes_nothing_from_a_hang_that_was_nam
     assert "rank 1 on n2 did not arrive" in v.summary
     assert "stopped answering" not in v.summary
     assert v.next_step.startswith("Look at what rank 1 on n2 did last")
+    if fault == "mount":  # two readings find one that was gone before
+        assert fault_beside_a_hang(make, fault, -12, state).cause == "filesystem_mount"
     # One that came into the hang may have made it.
     during = fault_beside_a_hang(make, fault, 30, state)
     assert during.cause != "missing_rank"
@@ -565,9 +578,11 @@ def test_a_machine_check_just_after_a_hang_is_named(make):
 
 
 def test_a_late_fault_stands_behind_the_gang_alone(make):
-    """It is still before what stands behind the gang itself."""
-    v = fault_beside_a_hang(make, "mount", -34, "NODE_FAIL")
-    assert (v.cause, v.confidence) == ("node_lost", records.Confidence.POSSIBLE)
+    """It still stands before what stands behind the gang itself."""
+    flap = make.event(50, node="n1", **FAULTS_AFTER["eth_link"])
+    v = fault_beside_a_hang(make, "mount", -34, "CANCELLED", shown={"alive": False}, more=(flap,))
+    assert v.cause == "rank_killed"
+    assert [s.split(" on ")[0] for s in v.less_likely] == ["filesystem mount", "eth link"]
 
 
 def test_a_fault_after_the_end_of_a_hang_that_nobody_was_named_for_is_named(make):
