@@ -12,7 +12,9 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
+    recovery,
     signatures,
+    taxonomy,
     view_builder,
     window,
 )
@@ -36,6 +38,11 @@ STILL_ALIVE = timedelta(seconds=60)
 NODE_DOWN = "node_down"
 SILENCES = frozenset({AGENT_SILENT, NODE_DOWN})
 """Kinds of events that carry the time of a node's last sign."""
+
+READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
+"""The agent reports a mount as missing after two readings without it (`agent.poll_s`, 10 s by default)."""
+_HELD = frozenset({"cpu_mce", "main_memory", "nvswitch", "pcie"})
+"""Causes, beside those of GPUs, that the kernel may report only when the processes are killed."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
 """Faults that stop a job at once or not at all."""
@@ -77,24 +84,53 @@ def faults_of_running(
 def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
     """The same for an ended attempt, from its sightings; `onset_at` is the onset that its ranks report.
 
-    A fault that can convict nobody counts as little here: a later job's, or one that came with the node's repair. Neither does one
-    that came after the end of a gang that had been reported as stalled.
+    A fault that can convict nobody counts as little here: a later job's, or one that came with the node's repair.
     """
     began = min(onset_at, view.onset_at)
-    last = view.end_at + evidence_view.SLACK if view.ranks_stalled else view.window.end_at
     found: dict[str, set[str]] = {}
     for s in view.sightings:
         held = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
         kind = s.event.kind
         if (
             held
-            and s.at <= last
             and claims.weigh(s) > 0
+            and not began_after_the_end(view, s.cause, s.at)
             and not _outlived(kind, s.at, began)
-            and not _came_later(kind, s.at, onset_at + longest_step(view))
+            and (
+                (noticed_at_the_end(view, s.cause, s.at) and claims.weigh(s) >= claims.POSSIBLE)
+                or not _came_later(kind, s.at, onset_at + longest_step(view))
+            )
         ):
             found.setdefault(s.event.node, set()).add(kind)
     return found
+
+
+def noticed_at_the_end(view: evidence_view.EvidenceView, cause: str, at: datetime) -> bool:
+    """True for a fault of a GPU or processor that showed when the processes of stalled ranks were killed: only then its driver noticed."""
+    since_end = at - view.end_at
+    return view.ranks_stalled and _is_held(cause) and -evidence_view.SLACK <= since_end <= recovery.FOUND
+
+
+def began_after_the_end(view: evidence_view.EvidenceView, cause: str, at: datetime) -> bool:
+    """True for a fault of another part that no two readings begun before the end may have found, if ranks were reported as stalled."""
+    return view.ranks_stalled and not _is_held(cause) and at > view.end_at + READ_TWICE
+
+
+def is_unexplained(view: evidence_view.EvidenceView) -> bool:
+    """True if no GPU or processor that the attempt held showed a fault since its ranks last made progress."""
+    return not any(
+        _is_held(s.cause)
+        and s.hold is not gpus.PartCertainty.MAYBE
+        and s.signature.role is signatures.Role.ROOT
+        and claims.weigh(s) > 0
+        and not _outlived(s.event.kind, s.at, view.onset_at)
+        for s in view.sightings
+    )
+
+
+def _is_held(cause: str) -> bool:
+    """True for a part that processes hold until they are killed."""
+    return taxonomy.cause(cause).is_of_gpu or cause in _HELD
 
 
 def longest_step(view: evidence_view.EvidenceView) -> timedelta:

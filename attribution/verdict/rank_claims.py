@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, taxonomy
 from probing_cluster.core import records, vocabulary
@@ -47,16 +48,16 @@ class Ranking:
 
 def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Ranking | None:
     """The best claim, the claims it explains and its rivals; None if no claim reaches "possible"."""
-    possible = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
+    made = list(made)
+    named = frozenset(c.node for c in made if c.rule == "gang" and c.node is not None)
+    possible = [c for c in (_in_context(view, c, named) for c in made) if c.weight >= claims.POSSIBLE]
     if not possible:
         return None
     # A start that an agent refused had not begun: nothing else that its nodes met ended it.
     possible = [c for c in possible if c.cause == "node_refused" and c.proven] or possible
     if len(possible) == 1:
         return Ranking(winner=possible[0], absorbed=(), rivals=(), confidence=_confidence(possible[0], ()))
-    named = view.ranks_stalled and any(c.rule == "gang" for c in possible)
-    # Whatever came after the end stands behind a hang of which a rank was named.
-    keys = {id(c): (named and _came_after_the_end(view, c), *_key(view, c)) for c in possible}
+    keys = _keys(view, possible)
     ordered = sorted(possible, key=lambda c: (not c.explains, *keys[id(c)]))
     parents: dict[int, claims.Claim] = {}
     for claim in reversed(ordered):
@@ -78,7 +79,19 @@ def _comes_from(claim: claims.Claim, root: claims.Claim, parents: Mapping[int, c
     return False
 
 
-def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[object, ...]:
+def _keys(
+    view: evidence_view.EvidenceView, possible: Sequence[claims.Claim]
+) -> Mapping[int, tuple[Any, ...]]:
+    """Each claim's sort key, by its id. What began after the end stands at best just behind the hang of a rank that was seen."""
+    keys = {id(c): _key(view, c) for c in possible}
+    gang = next((keys[id(c)] for c in possible if c.rule == "gang" and c.node is not None), None)
+    late = {id(c) for c in possible if _began_after_the_end(view, c)}
+    return {
+        n: (max(key, gang), True, key) if gang and n in late else (key, False, key) for n, key in keys.items()
+    }
+
+
+def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[Any, ...]:
     """Sort key: confidence, node evidence before job-side evidence, severity, specificity, nearness, number of nodes, sources; then names."""
     minutes = int(abs((claim.at - view.onset_at).total_seconds()) // 60)
     return (
@@ -143,22 +156,30 @@ _NOT_CERTAIN, _DISCOUNTED = 0.95, 0.5
 """Upper bound of a weight below certain; the share that a doubtful claim keeps."""
 
 
-def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """The claim, weighted by the state in which Slurm says that the attempt ended."""
+def _in_context(
+    view: evidence_view.EvidenceView, claim: claims.Claim, named: Collection[str]
+) -> claims.Claim:
+    """The claim, weighted by the state in which Slurm says that the attempt ended; `named` are the nodes of the ranks for which the others waited."""
     if claim.rule in ("scheduler", "memory_limit") or claim.cause in (
         "node_lost",
         "node_set_down",
         "unknown",
     ):
         return claim
-    weight = _BY_ENDING.get(view.state, _ended_by_itself)(view, claim)
+    at_end = _has_node_evidence(claim) and node_faults.noticed_at_the_end(view, claim.cause, claim.at)
+    at_end = at_end and (not named or claim.node in named)
+    by_ending = _BY_ENDING.get(view.state, _ended_by_itself)
+    if at_end and by_ending is _ended_from_outside:
+        weight = min(claim.weight, _NOT_CERTAIN)  # it may be why somebody had to end the job
+    else:
+        weight = by_ending(view, claim)
     if came_into_the_hang(view, claim):
         # A part that is gone beside a hang is seldom chance: often it is noticed only when the job is ended.
-        gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
+        gone = at_end or (claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY)
         if any(e.event_id in view.requeue_event_ids for e in claim.evidence):
             weight = min(weight, _NOT_CERTAIN)  # our requeue for it ended the job, which already hung
         else:
-            weight = claims.POSSIBLE if gone else weight * _DISCOUNTED
+            weight = min(weight, claims.POSSIBLE) if gone else weight * _DISCOUNTED
     return claim if weight == claim.weight else claims.replace_claim(claim, weight=weight)
 
 
@@ -247,10 +268,8 @@ def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) ->
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + skew
 
 
-def _came_after_the_end(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
-    """True for a fault that the node showed only after the end, but for a part that is surely gone: its loss may be noticed only then."""
-    gone = claim.cause in _DOES_NOT_COME_BACK and claim.weight >= claims.LIKELY
-    late = claim.at > view.end_at + evidence_view.SLACK and not gone
+def _began_after_the_end(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+    late = node_faults.began_after_the_end(view, claim.cause, claim.at)
     return late and _has_node_evidence(claim) and claim.cause not in LOSSES
 
 

@@ -136,7 +136,7 @@ def _sets_up_gpus(later: evidence_view.CaseSighting, sighting: evidence_view.Cas
 
 LATE = 0.5
 """Share of weight that a fault keeps if it was first seen too late to have ended the attempt: too little for "possible"."""
-_FOUND = timedelta(seconds=60)
+FOUND = timedelta(seconds=60)
 """A part that is gone is found within this time, by the kernel at once or by the next reading."""
 _CRASHING = frozenset({"main_memory", "cpu_mce"})
 """Causes that make a correct program crash, and that a reading may show only after the end."""
@@ -158,7 +158,7 @@ def came_too_late(
     crashed = crashed or any(f.event.kind == "segfault" for f in own)
     if (crashed and cause not in _CRASHING) or any(findings.is_surely_own(f.event) for f in own):
         return True
-    if min(s.at for s in convicting) <= view.end_at + _FOUND:
+    if min(s.at for s in convicting) <= view.end_at + FOUND:
         return False
     unlike = any(f.event.detail.get("first_cause") is True and not f.signature.supports(cause) for f in own)
     return unlike or all(_was_well_at_the_end(view, s) for s in convicting)

@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    node_faults,
     onset,
     phrases,
     rank_claims,
@@ -237,9 +238,10 @@ def _own_words(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
         return phrases.sentence(
             f"{_hung(view, view.hung_since)}: {phrases.clean(ranking.winner.words)}; then {_ended_by(view)}"
         )
-    return phrases.sentence(
-        f"{ranking.winner.info.meaning.rstrip('.')}: {phrases.clean(ranking.winner.words)}"
-    )
+    meaning = ranking.winner.info.meaning.rstrip(".")
+    if not node_faults.is_unexplained(view):
+        meaning = meaning.removesuffix(", and nothing on their nodes explains it")
+    return phrases.sentence(f"{meaning}: {phrases.clean(ranking.winner.words)}")
 
 
 _ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, signatures
 from probing_cluster.core import records, vocabulary
 
 _SHORT = timedelta(seconds=120)
 """A shorter stall ends no job: reads and writes wait."""
 
-_READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
-"""The agent reports a mount as missing after two readings without it (`agent.poll_s`, 10 s by default)."""
 ENDED_BY = frozenset({"user_error"})
 """Cause of the job's own end beside a lost mount."""
 
@@ -191,7 +189,7 @@ def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bo
     """
     return (
         claim.weight >= claims.LIKELY
-        and view.end_at < claim.at <= view.end_at + _READ_TWICE
+        and view.end_at < claim.at <= view.end_at + node_faults.READ_TWICE
         and claim.evidence[0].source in vocabulary.POLLED_SOURCES
         and _works_under(view, claim.device)
     )

@@ -36,6 +36,7 @@ _BY_SIGNAL = frozenset(vocabulary.BY_SIGNAL + signal for signal in (4, 6, 7, 8, 
 _KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
 _LEFT = "left without an error (exit code 0) while the others went on"
 _LEFT_STEP = "Find where that rank's program can end early: a return, an exit with 0, fewer batches than the others have"
+_TRACED_STEP = "Find the debugger or strace with which the job's own user held the rank: one that waits for a command leaves the process stopped"
 
 _WEIGHTS = {
     records.Confidence.CERTAIN: 0.85,
@@ -79,6 +80,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     ):
         cause = "missing_rank"
         words, step = f"{gang_finding.summary.partition(' died')[0]} {_LEFT}", _LEFT_STEP
+    if gang_finding.kind == "rank_stopped" and gang_finding.domain is records.Domain.USER_PROGRAM:
+        step = _TRACED_STEP
     if gang_finding.kind == "rank_ended":
         if any(f.signature.role is findings.FindingRole.OWN for f in view.findings):
             return  # Python also leaves in order after the exception that the log shows.

@@ -358,6 +358,7 @@ def test_a_rank_that_somebody_holds_is_no_fault_of_the_cluster_where_it_may_be_i
     verdict = make.judge(*snapshots(make, **held))
     assert (verdict.cause, verdict.domain, verdict.confidence) == ("rank_stopped", domain, "likely")
     assert words in verdict.summary
+    assert ("The kernel does not record" in verdict.next_step) is (domain == "unknown")
 
 
 def test_the_ranks_of_a_node_that_died_at_once(make):
@@ -489,21 +490,34 @@ FAULTS_AFTER = {
 }
 
 
-def fault_beside_a_hang(make, fault, before_end_s, state, *, looked=True, gone=None):
+def fault_beside_a_hang(
+    make,
+    fault,
+    before_end_s,
+    state,
+    *,
+    looked=True,
+    gone=None,
+    hung_s=55,
+    of_nodes=("n1", "n2"),
+    shown=(),
+    more=(),
+):
     """Rank 1 on n2 sits in the user's code for the job's last 55 s; a fault of its node so long before the end."""
-    stall = make.finding("rank_stall", 40, node="n1", source="probe", measured=15.0)
+    stall = make.finding("rank_stall", 40, node="n1", source="probe", measured=hung_s - 40.0)
     look = (
-        [dataclasses.replace(e, at=stall.at + timedelta(seconds=1)) for e in snapshots(make)]
+        [dataclasses.replace(e, at=stall.at + timedelta(seconds=1)) for e in snapshots(make, **dict(shown))]
         if looked
         else []
     )
+    look = [e for e in look if e.node in of_nodes]
     event = make.event(before_end_s, **(gone or FAULTS_AFTER[fault]))
     ended = {"state": state, "exit_code": int(state == "FAILED"), "cancelled_by": "alice" if state == "CANCELLED" else None}  # fmt: skip
-    return make.judge(*look, stall, event, attempt=make.attempt(**ended), last_progress_at=make.end - timedelta(seconds=55))  # fmt: skip
+    return make.judge(*look, stall, event, *more, attempt=make.attempt(**ended), last_progress_at=make.end - timedelta(seconds=hung_s))  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "FAILED"])
-@pytest.mark.parametrize("fault", FAULTS_AFTER)
+@pytest.mark.parametrize("fault", ["mount", "ib_link", "eth_link"])
 def test_a_fault_that_began_after_the_end_takes_nothing_from_a_hang_that_was_named(make, fault, state):
     """The rank was named while the job ran, and what its user can do about it comes first; the fault is mentioned at most."""
     v = fault_beside_a_hang(make, fault, -34, state)
@@ -511,15 +525,64 @@ def test_a_fault_that_began_after_the_end_takes_nothing_from_a_hang_that_was_nam
     assert "rank 1 on n2 did not arrive" in v.summary
     assert "stopped answering" not in v.summary
     assert v.next_step.startswith("Look at what rank 1 on n2 did last")
+    if fault == "mount":  # two readings find one that was gone before
+        assert fault_beside_a_hang(make, fault, -12, state).cause == "filesystem_mount"
     # One that came into the hang may have made it.
     during = fault_beside_a_hang(make, fault, 30, state)
     assert during.cause != "missing_rank"
 
 
-def test_a_part_that_is_surely_gone_after_the_end_may_have_made_the_hang(make):
-    """A reading finds the GPU lost when the job ends: nobody asked it while its rank waited for it."""
-    lost = {**FAULTS_AFTER["lost gpu"], "kind": "gpu_lost", "code": "nvml", "source": "nvml"}
-    assert fault_beside_a_hang(make, "", -5, "FAILED", gone=lost).cause == "gpu_lost"
+OF_TEARDOWN = {
+    "gpu_lost": {**FAULTS_AFTER["lost gpu"], "kind": "gpu_lost", "code": "nvml", "source": "nvml"},
+    **{
+        f"xid {code}": {**FAULTS_AFTER["lost gpu"], "code": code}
+        for code in ("48", "62", "74", "79", "95", "119")
+    },
+}
+
+
+@pytest.mark.parametrize("hung_s", [55, 250, 900])
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "FAILED"])
+@pytest.mark.parametrize("fault", OF_TEARDOWN)
+def test_a_gpus_fault_just_after_a_hang_is_named(make, fault, state, hung_s):
+    """Its driver notices when the process that waited for it is killed; the rank's state D is no file system's then."""
+    for held in ({}, {"state": "D", "wchan": "nvidia_ioctl"}):
+        v = fault_beside_a_hang(make, fault, -28, state, gone=OF_TEARDOWN[fault], hung_s=hung_s, shown=held)
+        assert v.cause.startswith("gpu_")
+        assert "after the job ended" in v.summary
+        likely = fault == "gpu_lost" and hung_s < 300
+        assert v.confidence is (records.Confidence.LIKELY if likely else records.Confidence.POSSIBLE)
+
+
+def test_a_gpus_fault_just_after_a_hang_is_named_although_nobody_saw_its_rank(make):
+    """That a node's report is missing says nothing of its parts."""
+    for fault in ("mount", "lost gpu", "ib_link"):
+        v = fault_beside_a_hang(make, fault, -4, "FAILED", of_nodes=("n1",))
+        assert v.cause not in ("missing_rank", "unknown")
+
+
+def test_a_gpus_fault_on_another_node_just_after_a_long_hang_explains_no_missing_rank(make):
+    """It is mentioned; that nothing explains the hang is not."""
+    other = {**FAULTS_AFTER["lost gpu"], "node": "n1", "gpu_uuid": make.uuid("n1", 3)}
+    v = fault_beside_a_hang(make, "", -28, "FAILED", gone=other, hung_s=900)
+    assert v.cause == "missing_rank"
+    assert "nothing on their nodes" not in v.summary
+    assert "nothing on their nodes" in fault_beside_a_hang(make, "mount", -34, "FAILED", hung_s=900).summary
+
+
+def test_a_machine_check_just_after_a_hang_is_named(make):
+    """As of GPUs."""
+    mce = {"kind": "mce", "code": "uncorrected", "device": "cpu0"}
+    for hung_s in (55, 900):
+        assert fault_beside_a_hang(make, "", -5, "FAILED", gone=mce, hung_s=hung_s).cause == "cpu_mce"
+
+
+def test_a_late_fault_stands_behind_the_gang_alone(make):
+    """It still stands before what stands behind the gang itself."""
+    flap = make.event(50, node="n1", **FAULTS_AFTER["eth_link"])
+    v = fault_beside_a_hang(make, "mount", -34, "CANCELLED", shown={"alive": False}, more=(flap,))
+    assert v.cause == "rank_killed"
+    assert [s.split(" on ")[0] for s in v.less_likely] == ["filesystem mount", "eth link"]
 
 
 def test_a_fault_after_the_end_of_a_hang_that_nobody_was_named_for_is_named(make):
