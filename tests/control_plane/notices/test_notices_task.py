@@ -687,6 +687,41 @@ def test_a_service_without_its_database_says_so(noticing: context.Context, sink:
     assert sink.titles[1:] == ["[c] Over: Service blind"]
 
 
+def test_a_database_that_is_away_is_one_line_however_many_tasks_wait(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """Also while the tasks come back one by one; one that comes once a day holds up no end."""
+    away = errors.DatabaseUnavailable("the database cannot be reached: no such socket")
+    noticing.journal.note("lemon", noticing.clock.now(), 0.0, "", away)
+    for _ in range(3):
+        for task in ("actions", "gangs", "hangs"):
+            noticing.journal.note(task, noticing.clock.now(), 0.0, "", away)
+        notices.run(noticing)
+        later(noticing, MINUTE)
+    assert sink.titles == ["[c] Service blind (database)"]
+    assert sink.posts[0]["message"].count("no such socket") == 1
+    noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
+    noticing.journal.note("gangs", noticing.clock.now(), 0.0, "")
+    noticing.journal.note("hangs", noticing.clock.now(), 0.0, "", away)
+    notices.run(noticing)
+    assert len(sink.posts) == 1
+    noticing.journal.note("hangs", noticing.clock.now(), 0.0, "")
+    notices.run(noticing)
+    assert sink.titles[1:] == ["[c] Over: Service blind (database)"]
+
+
+def test_one_task_that_the_database_refuses_is_named(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """The others work: nobody is told that nothing is judged."""
+    for _ in range(3):
+        noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
+        refused = errors.DatabaseRefused("the database refuses: no right to lemon_score")
+        noticing.journal.note("lemon", noticing.clock.now(), 0.0, "", refused)
+        notices.run(noticing)
+        later(noticing, MINUTE)
+    assert sink.titles == ["[c] Service blind"]
+    assert "the service's task lemon cannot work" in sink.posts[0]["message"]
+
+
 def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: web_sink.Sink) -> None:
     """One message however many tasks ask Slurm, though tasks that ask it seldom work meanwhile; over when Slurm answers."""
     away = commands.SlurmAway("scontrol ended with 1: Unable to contact slurm controller")
