@@ -23,6 +23,8 @@ DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs 
 BEGUN = vocabulary.BEGUN
 OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
+TAKEN_OVER = "taken over by another"
+"""Begins why a drain of ours stands no longer: the node is drained still, with another's reason."""
 _NO_DECISION = frozenset({UNDER_TEST, DECIDED_ANEW})
 _MAINTENANCE = frozenset({"MAINT", "MAINTENANCE"})
 _OUT_ALREADY = re.compile(r"\bby another\b|^\S+ is [A-Z_+]+ \(")
@@ -95,7 +97,7 @@ def drain_over(node: Node | None) -> str:
     if not node.states & vocabulary.DRAINED_STATES:
         return "lifted by another"
     if not node.ours and node_events.is_a_persons(node.reason):
-        return f"taken over by another: {node.reason}"
+        return f"{TAKEN_OVER}: {node.reason}"
     return ""
 
 

@@ -88,7 +88,16 @@ class Now(msgspec.Struct, kw_only=True):
     def content(self) -> bytes:
         """What it says, apart from when it was read: equal bytes, nothing new."""
         return msgspec.json.encode(
-            (self.fresh, self.why_stale, self.jobs, self.nodes, self.incidents, self.budget, self.n_more_jobs, self.n_own)
+            (
+                self.fresh,
+                self.why_stale,
+                self.jobs,
+                self.nodes,
+                self.incidents,
+                self.budget,
+                self.n_more_jobs,
+                self.n_own,
+            )
         )
 
 
@@ -193,7 +202,9 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
         jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
     shown = jobs[:SHOWN]
     n_jobs = sum(1 + j.n_alike + j.n_left_out for j in jobs)
-    n_own = sum((1 + j.n_alike) * (j.kind == "died" and j.domain == "user_program") + j.n_own_left_out for j in jobs)
+    n_own = sum(
+        (1 + j.n_alike) * (j.kind == "died" and j.domain == "user_program") + j.n_own_left_out for j in jobs
+    )
     n_more = n_jobs - sum(1 + j.n_alike for j in shown)
     made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=n_more, n_own=n_own)
     if viewer.operator:

@@ -142,6 +142,34 @@ def test_a_partial_resume_is_an_update(noticing: context.Context, sink: web_sink
     )
 
 
+def test_a_drain_that_a_person_took_over_is_not_told_as_over(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """The node is out still; one of the same message that came back is marked so."""
+    first, second = drain(noticing, "n1"), drain(noticing, "n2")
+    notices.run(noticing)
+    node = view.Node(
+        name="n1", states=frozenset({"IDLE", "DRAIN"}), reason="new board (alice)", reason_by="alice"
+    )
+    taken = {"state": "resumed", "why_state": view.drain_over(node), "ended_at": noticing.clock.now()}
+    noticing.store.update_drain(first.drain_id, **taken)
+    notices.run(noticing)
+    noticing.store.update_drain(second.drain_id, state="resumed", ended_at=noticing.clock.now())
+    notices.run(noticing)
+    assert sink.titles[1:] == ["[c] Update: Drained: n2 (xid)", "[c] Over: Drained: n[1-2] (xid)"]
+    last = sink.posts[-1]["message"]
+    assert (
+        "n1 drained: xid 79 gpu3; still drained, taken over by another: new board (alice) (taken over)"
+        in last
+    )
+    assert "n2 drained: xid 79 gpu3 (over)" in last
+    third = drain(noticing, "n3", "probing: ecc gpu1")
+    notices.run(noticing)
+    noticing.store.update_drain(third.drain_id, **taken)
+    notices.run(noticing)
+    assert sink.titles[-1] == "[c] Taken over: Drained: n3 (ecc)"
+
+
 def test_foreign_words_come_alive_nowhere(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Mentions, links and markup of users reach a chat as dead letters."""
     evil = "probing: xid <!channel> @here [x](https://evil) `code` \x1b[31m\r\nBcc: a@b www.evil.com"
