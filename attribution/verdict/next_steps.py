@@ -269,7 +269,7 @@ def _in_plain(view: evidence_view.EvidenceView, words: str) -> str:
 
 
 _NO_COMMAND = 127
-_UNREADABLE_PATH = re.compile(r"(?<=: )(\d{1,6}: [^\s/]{1,200}: )Permission denied$")
+_UNREADABLE_PATH = re.compile(r"(?<=: )((?:line )?\d{1,6}: [^\s/]{1,200}: )Permission denied$")
 
 
 def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
