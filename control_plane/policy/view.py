@@ -49,6 +49,14 @@ class Node:
     boot_at: datetime | None = records.doc("when it booted, by Slurm", default=None)
     n_gpus: int | None = records.doc("GPUs configured; null when unknown", default=None)
     address: str = records.doc("where it is reached, by Slurm", default="")
+    reservation: str = records.doc("the reservation that it is in, by Slurm; empty for none", default="")
+
+    @property
+    def reason_or_reservation(self) -> str:
+        """Why it is out, in Slurm's words: its reason, else the reservation for maintenance that it is in."""
+        if self.reason or not self.reservation or not self.in_maintenance:
+            return self.reason or "no reason given"
+        return f"reservation {sanitize.clean(self.reservation, 80)}"
 
     @property
     def ours(self) -> bool:
@@ -78,7 +86,7 @@ class Node:
         if self.ours and not self.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES):
             return ""
         if taken:
-            return f"{'+'.join(taken)} by another ({self.reason or 'no reason given'})"
+            return f"{'+'.join(taken)} by another ({self.reason_or_reservation})"
         if node_events.is_a_persons(self.reason):
             return f"it carries another's note ({self.reason})"
         return ""
