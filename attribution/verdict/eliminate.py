@@ -29,7 +29,6 @@ MAX_OUTSIDE = 2
 """Most faults outside the window that are mentioned, the latest first to be kept."""
 
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
-_OF_PROGRAM = ("user_error",)
 _MOST_CODES = 3
 _LINKS = frozenset({"ib_link", "eth_link"})
 _FILES = frozenset({"filesystem_mount", "disk"})
@@ -150,8 +149,10 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     if sightings:
         return
     # Errors that programs cause stand in the evidence: "no fault" would deny them.
-    own = (s for s in view.of(*_OF_PROGRAM) if s.signature.role is signatures.Role.USER and s.gpu)
-    codes = list(dict.fromkeys(phrases.what(s.event) for s in own))
+    own = (
+        s for s in view.sightings if s.signature.role is signatures.Role.USER and s.event.event_id in named
+    )
+    codes = list(dict.fromkeys(phrases.what(s.event) for s in own if s.gpu))
     but = f" but {' and '.join(codes[:_MOST_CODES])}, which programs cause," if codes else ""
     yield f"GPUs (no fault{but} on the ones it held)"
 

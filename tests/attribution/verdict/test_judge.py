@@ -1596,6 +1596,8 @@ def test_an_error_that_programs_cause_is_not_denied_beside_itself(make):
     """Xid 31 on a GPU that it held stands in the evidence: there is a fault on it, and not the GPU's."""
     excepted = "GPUs (no fault but Xid 31, which programs cause, on the ones it held)"
     assert excepted in make.judge(make.xid(31)).ruled_out
+    after = make.judge(make.xid(31, before_end_s=-200))
+    assert "GPUs (no fault on the ones it held)" in after.ruled_out, "it is no evidence"
     assert not any(s.startswith("GPUs") for s in make.judge(make.xid(31), make.xid(79)).ruled_out)
 
 
