@@ -3,8 +3,8 @@
 -- Output   job_id, submit_at, is_read (whether lines of its output were reported; false = no report yet, or one that names files by a guess and
 --          comes again once accounting has the array's numbers; null = reported that it cannot be read), logs (that report, of a FAILED
 --          attempt that only its exit explains; else null). An attempt without a Prolog of that node on record has no row, unless the
---          node's agent was not heard since before its end (the database was away): its report may be on its way (is_read false). A later
---          component of a heterogeneous job has no row: it has no file of its own.
+--          node's agent was not heard since before its end (the database was away), or brings what waited since then: its report may be on
+--          its way (is_read false). A later component of a heterogeneous job has no row: it has no file of its own.
 -- The Prolog's row as assign_rows.in_life finds it. OFFSET 0: each attempt is looked up by itself.
 SELECT a.job_id, a.submit_at,
        CASE WHEN l.detail IS NULL OR NOT l.detail ? 'logs'
@@ -28,5 +28,5 @@ WHERE coalesce(a.het_offset, 0) = 0
   AND (l.detail IS NOT NULL
        OR EXISTS (SELECT FROM probing.agent_heartbeat b
                   WHERE b.cluster = a.cluster AND b.node = a.nodes[1]
-                    AND probing.right_time(b.cluster, b.node, b.at, b.at, b.received_at) < a.end_at
-                    AND b.received_at < now() - 3 * b.beat_s * interval '1 second'))
+                    AND probing.right_time(b.cluster, b.node, b.at, b.at, b.received_at) - b.lag_s * interval '1 second' < a.end_at
+                    AND (b.received_at < now() - 3 * b.beat_s * interval '1 second' OR b.lag_s > 3 * b.beat_s)))
