@@ -90,6 +90,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         short=("--cases", "100", "--fleets", "30"),
     ),
     Benchmark(
+        name="diagnostics.returns",
+        about="who returns from a repair and who is accused, on drawn repairs with faults that come and go",
+        short=("--repairs", "50"),
+    ),
+    Benchmark(
         name="attribution.places",
         about="which switch, rack or feed many faults share, on drawn clusters",
         short=("--draws", "100"),

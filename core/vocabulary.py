@@ -277,6 +277,11 @@ def is_back_already(why_state: str) -> bool:
     return why_state.startswith(_BACK) and why_state.endswith(NOT_ENDED)
 
 
+GPUS_UNKNOWN = "which GPUs it holds is not known"
+"""Why a job is left alone until its Prolog's word has come."""
+DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
+"""Why an act was left undone that nobody decided against."""
+
 BEGUN = "begun; its outcome was not recorded"
 """How the reason begins of an act that is recorded as failed until its outcome is known: whoever does it may end at any moment."""
 UNDER_WAY, UNDER_WAY_S = "under way", 300.0

@@ -15,6 +15,8 @@ _NOTHING = ("Nothing: ", "Nothing for the job")
 """The beginnings of a next step that asks its owner for nothing (taxonomy.toml)."""
 _OF_OWNER = re.compile(r"(?:Nothing for the job|Submit the job again)[^.]*\.(?:\s+|$)")
 """The owner's sentence in front of the operators' in a next step about a machine (taxonomy.toml)."""
+_SUBMIT_AGAIN = re.compile(r"Submit the job again(?:, or wait for Slurm's requeue)?: ")
+"""Begins the owner's sentence about a job that Slurm may not have requeued (taxonomy.toml)."""
 _LOOK_AT_OUTPUT = "Look at the program's own output"
 """Begins a next step that points to the job's output (taxonomy.toml, `verdict.next_steps`)."""
 _OF_CODE = f"{_LOOK_AT_OUTPUT} first: a script may end with any code. "
@@ -70,6 +72,8 @@ _OF_MACHINES = frozenset({"filesystem_mount", "system_services"})
 """Causes of system software that only operators repair."""
 _REPAIRED = _OF_MACHINES | {"gpu_driver", "gpu_gsp_timeout", "kernel_panic"}
 """Causes of system software that a repair of the node ends."""
+_Returned = Mapping[tuple[str, datetime | None], rows.ReturnedNode]
+"""By node, and submission of the attempt after which it came back."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -86,9 +90,10 @@ def what_now(
     `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to. `returned`: nodes back from repair.
     `waits`: what Slurm says that a requeued job waits for.
     """
-    back = {one.node: one for one in returned}
-    steps = _steps(views, back)[:_MOST_STEPS]
+    back = {(one.node, one.submit_at): one for one in returned}
     last = views[-1]
+    comes_back = bool(waits or requeued or last.attempt.state == "REQUEUED" or _requeued_by_us(last))
+    steps = _steps(views, back, comes_back=comes_back)[:_MOST_STEPS]
     if last.running and any(g.ended_at is None for g in last.gangs):
         steps.insert(0, _HANGS.format(job=last.attempt.ref))
     if last.log_awaited:
@@ -120,18 +125,28 @@ def once_returned(step: str, *, domain: str, cause: str, back: rows.ReturnedNode
     return f"{found[0].strip()} {done}" if found else done
 
 
-def _came_back(
-    view: attempt_view.AttemptView, node: str | None, back: Mapping[str, rows.ReturnedNode]
-) -> rows.ReturnedNode | None:
+def once_requeued(step: str) -> str:
+    """The next step of a start after which the job came back by itself: who submitted it again would run it twice."""
+    return _SUBMIT_AGAIN.sub("Nothing for the job: ", step, count=1) if _SUBMIT_AGAIN.match(step) else step
+
+
+def _came_back(view: attempt_view.AttemptView, node: str | None, back: _Returned) -> rows.ReturnedNode | None:
     """The node's return after the attempt; None if it did not come back."""
-    one, end_at = back.get(node or ""), view.attempt.end_at
+    end_at = view.attempt.end_at
+    one = back.get((node or "", view.attempt.submit_at)) or back.get((node or "", None))
     return one if one is not None and end_at is not None and one.at > end_at else None
 
 
 def _as_it_stands(
-    view: attempt_view.AttemptView, verdict: records.Verdict, back: Mapping[str, rows.ReturnedNode]
+    view: attempt_view.AttemptView,
+    verdict: records.Verdict,
+    back: _Returned,
+    *,
+    is_over: bool,
 ) -> records.Verdict:
-    """The verdict, with the next step that is left once its node came back."""
+    """The verdict, with the next step that is left once its node came back; `is_over`: nothing came after this start."""
+    if not is_over:
+        verdict = dataclasses.replace(verdict, next_step=once_requeued(verdict.next_step))
     one = _came_back(view, verdict.node, back)
     if one is None:
         return verdict
@@ -139,13 +154,14 @@ def _as_it_stands(
     return dataclasses.replace(verdict, next_step=step)
 
 
-def _steps(views: Sequence[attempt_view.AttemptView], back: Mapping[str, rows.ReturnedNode]) -> list[str]:
+def _steps(views: Sequence[attempt_view.AttemptView], back: _Returned, *, comes_back: bool) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
     judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]
     for view, verdict in judged:
         is_newest = not steps
-        for step in _of_verdict(view, _as_it_stands(view, verdict, back)):
+        is_over = view is views[-1] and not comes_back
+        for step in _of_verdict(view, _as_it_stands(view, verdict, back, is_over=is_over)):
             if not is_newest and (step.startswith(_NOTHING) or step in known):
                 continue
             known.add(step)
@@ -237,11 +253,12 @@ def _requeued_pending(last: attempt_view.AttemptView) -> str:
     job = last.attempt.job_id
     return (
         f"Slurm has requeued the job under the same id; squeue -j {job} shows whether it waits. If its --nodelist names "
-        f"a drained or down node, it waits for that node; scontrol update JobId={job} ReqNodeList= lets it start elsewhere."
+        f"a drained or down node, it waits for that node; scontrol update JobId={job} ReqNodeList= lets it start elsewhere. "
+        "If its --exclude leaves it only such nodes, ExcNodeList= does."
     )
 
 
-def _submit_again(last: attempt_view.AttemptView, back: Mapping[str, rows.ReturnedNode]) -> str:
+def _submit_again(last: attempt_view.AttemptView, back: _Returned) -> str:
     """Advice for a job that hardware ended for good, if its verdict is sure of that."""
     verdict = last.verdict
     if verdict is None or last.running:

@@ -152,8 +152,10 @@ class ReportModel:
         return f"{nodes}, {self.n_gpus} GPU{plural}" if rest else f"{nodes} x {each} GPU{plural}"
 
 
-def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
-    """The report on the job whose rows `found` holds; it must have an attempt."""
+def build(
+    ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime, requeued_start: int | None = None
+) -> ReportModel:
+    """The report on the job whose rows `found` holds; it must have an attempt. `requeued_start`: the start after which Slurm says that it requeued it."""
     found = dataclasses.replace(found, drains=node_state.as_shown(found.drains, now))
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
     is_reused = bool(found.other_submits)
@@ -192,10 +194,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         advice=advice.what_now(
             views,
             now=now,
-            requeued=any(
-                node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
-                for d in found.drains
-            ),
+            requeued=requeued_start == last.n_restarts or node_state.has_come_back(last, found.drains),
             returned=found.returned,
             waits=found.waits,
         ),

@@ -20,6 +20,7 @@ _SHORTLY = timedelta(minutes=1)
 """A drain of ours that names no event may be because of an attempt that failed so shortly before; a person's says nothing of it."""
 _OURS = "probing"
 _NOT_DONE = frozenset({"denied", "skipped"})
+_DECIDED_LATER = frozenset({vocabulary.GPUS_UNKNOWN, vocabulary.DECIDED_ANEW})
 _UNDER_WAY = timedelta(seconds=vocabulary.UNDER_WAY_S)
 
 
@@ -39,11 +40,13 @@ def sentences(
         return ()
     now, least_s = (now, _LEAST_SILENCE_S) if read_at is None else (read_at, 0.0)
     beats = {beat.node: beat for beat in heartbeats}
+    drains = tuple(drains)
     open_drains = {d.node: d for d in drains if d.action == "drain" and d.state == "done" and not d.ended_at}
+    spared = {node: _spared(attempt, drain, drains) for node, drain in open_drains.items()}
     notes = {
-        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since, least_s))
+        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since, least_s, spared.get(node, "")))
         for node in attempt.nodes
-    }
+    }  # fmt: skip
     unwatched = [node for node in attempt.nodes if node not in beats]
     well = [node for node, texts in notes.items() if not texts and node in beats]
     lines = [sentence for texts in notes.values() for sentence in texts]
@@ -90,6 +93,7 @@ def _notes(
     now: datetime,
     listening_since: datetime | None,
     least_s: float,
+    spared: str,
 ) -> Iterator[str]:
     if beat is not None:
         silent_s = (now - max(beat.at, listening_since or beat.at)).total_seconds()
@@ -105,13 +109,28 @@ def _notes(
     if drain is not None:
         goes_on = (
             "while its fault stands we may put this job back in the queue"
-            if _may_requeue(beat, drain, now)
-            else "this job continues"
+            if not spared and _may_requeue(beat, drain, now)
+            else f"this job continues{f' ({sanitize.clean(spared, 160)})' if spared else ''}"
         )
         yield (
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
             f" {goes_on}, and no new job starts there."
         )
+
+
+def _spared(attempt: records.JobAttempt, drain: records.Drain, decisions: Sequence[records.Drain]) -> str:
+    """Why we decided to leave the job where it is despite this drain's fault; empty if nothing is decided for good."""
+    made = [
+        d
+        for d in decisions
+        if d.action == "requeue"
+        and (d.job_id, d.node) == (attempt.job_id, drain.node)
+        and (d.at >= drain.at or not set(d.event_ids).isdisjoint(drain.event_ids))
+        and (attempt.start_at is None or d.at >= attempt.start_at)
+    ]
+    last = max(made, key=lambda d: d.at, default=None)
+    is_final = last is not None and last.state == "skipped" and last.why_state not in _DECIDED_LATER
+    return last.why_state if last is not None and is_final else ""
 
 
 def _may_requeue(beat: records.AgentHeartbeat | None, drain: records.Drain, now: datetime) -> bool:
@@ -135,6 +154,11 @@ def is_back(drain: records.Drain) -> bool:
     """True for a restart that we skipped because Slurm had requeued the job itself."""
     skipped = drain.action == "restart" and drain.state == "skipped"
     return skipped and vocabulary.is_back_already(drain.why_state)
+
+
+def has_come_back(last: records.JobAttempt, drains: Iterable[records.Drain]) -> bool:
+    """Whether we found the job back in the queue, or running again, when we were about to restart it after its last start."""
+    return any(is_back(d) and d.job_id == last.job_id and acted_on(last, d, None) for d in drains)
 
 
 def as_shown(drains: Iterable[records.Drain], now: datetime) -> tuple[records.Drain, ...]:

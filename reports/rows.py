@@ -7,6 +7,7 @@ import re
 import types
 import typing
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -79,6 +80,10 @@ class ReturnedNode:
     node: str = records.doc("the node")
     at: datetime = records.doc("when it came back")
     by_hand: bool = records.doc("whether that is a person's word; else every test passed", default=False)
+    submit_at: datetime | None = records.doc(
+        "submission of the attempt after which it came back; null from a service that does not say",
+        default=None,
+    )
 
 
 @records.record
@@ -136,6 +141,12 @@ class JobLog:
         if later and (found := _THERE_BEFORE.search(later[0].note)):
             why += f", behind byte {found[1]}: `head -c {found[1]} FILE | tail` shows its own end"
         return replace(self, tail=(), error="", note="", why=why)
+
+
+def by_state(tasks: Iterable[Sibling]) -> str:
+    """`22 FAILED, 5 COMPLETED`: the most frequent state first."""
+    counts = Counter(t.state for t in tasks)
+    return ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
 
 
 @records.record

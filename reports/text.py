@@ -375,20 +375,21 @@ def render_overview(
 ) -> str:
     """The report on an array: its tasks counted by state, those that did not complete listed."""
     brush = paint.Brush(colour)
-    counts: dict[str, int] = {}
-    for task in found.siblings:
-        counts[task.state] = counts.get(task.state, 0) + 1
     partial = "" if found.n_siblings <= len(found.siblings) else f" among {len(found.siblings)} of them"
-    totals = ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
-    lines = _wrap(
-        f"Job array {ref}: {vocabulary.plural(found.n_siblings, 'task')} started; {totals}{partial}", width
+    totals = (
+        f"{vocabulary.plural(found.n_siblings, 'task')} started; {rows.by_state(found.siblings)}{partial}"
     )
-    listed = [t for t in found.siblings if t.state != "COMPLETED"][:_MOST_TASKS]
+    lines = _wrap(f"Job array {ref}: {totals}", width)
+    unfinished = [t for t in found.siblings if t.state != "COMPLETED"]
+    listed, left = unfinished[:_MOST_TASKS], unfinished[_MOST_TASKS:]
     wide = max((len(t.state) for t in listed), default=0)
     for task in listed:
         head = f"  {task.ref:<8} {task.state:<{wide}} {vocabulary.plural(task.n_attempts, 'start'):<8} "
         reason = textwrap.shorten(task.reason, max(width - len(head), 20), placeholder="…")
         lines.append(brush.state(head + reason, task.state))
+    if left:
+        more = f"and {len(left)} more ({rows.by_state(left)}): probing-report {ref} --json has all"
+        lines += _wrap(f"  {more}", width, "", "    ")
     for waiting in found.never_started:
         by = f" by {sanitize.clean(waiting.cancelled_by, 40)}" if waiting.cancelled_by else ""
         words = f"  {sanitize.clean(waiting.job, 200):<14} {waiting.state:<12} never started; ended{by} while waiting"

@@ -232,8 +232,10 @@ def _one_step(ranks: Sequence[views.RankView]) -> list[views.RankView]:
     return max(steps, key=_trouble, default=[])
 
 
-def _now(rank: views.RankView) -> tuple[bool, bool, float]:
-    return (rank.alive, rank.phase != "ended", -rank.phase_age_s)
+def _now(rank: views.RankView) -> tuple[bool, bool, bool, float]:
+    # A process that only helps a rank lives beside it with its number, makes no steps, and is younger.
+    works = rank.alive and bool(rank.steps or rank.calls)
+    return (rank.alive, rank.phase != "ended", works, -rank.phase_age_s)
 
 
 def _trouble(step: Sequence[views.RankView]) -> tuple[int, int]:

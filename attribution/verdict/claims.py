@@ -233,8 +233,8 @@ def _claim(
         if _may_be_anothers(view, convicting):
             lethality = 0.0
         weight = weaken_by_own_error(raise_by_job_side(weight, view, cause), lethality, view, cause, at)
-        if _came_too_late(view, cause, convicting):
-            weight *= _LATE
+        if recovery.came_too_late(view, cause, convicting):
+            weight *= recovery.LATE
         if any(recovery.is_outlived(view, s) for s in convicting):
             weight *= recovery.OUTLIVED
         weight = min(
@@ -257,34 +257,6 @@ def _claim(
         evidence=tuple(s.event for s in ordered if not s.signature.recovery or s.at <= view.end_at),
         nodes=frozenset((node,)),
         n_sources=len(by_channel),
-    )
-
-
-_LATE = 0.5
-"""Share of weight that a fault first seen after the end keeps if the end explains itself: too little for "possible"."""
-_FOUND = timedelta(seconds=60)
-"""A part that is gone is found within this time, by the kernel at once or by the next reading."""
-_CRASHING = frozenset({"main_memory", "cpu_mce"})
-"""Causes that make a correct program crash, and that a reading may show only after the end."""
-
-
-def _came_too_late(
-    view: evidence_view.EvidenceView, cause: str, convicting: Sequence[evidence_view.CaseSighting]
-) -> bool:
-    """True if all sightings came after the end, and the end explains itself: a crash, a surely own error, or any own one long before.
-
-    Otherwise a mount that hangs when the next job begins would explain this job's end.
-    """
-    if any(s.when is not evidence_view.EventPhase.AFTER_END for s in convicting):
-        return False
-    own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
-    # A launcher may turn the signal into another exit code.
-    crashed = view.crashed or any(f.event.kind == "segfault" for f in own)
-    if (crashed and cause not in _CRASHING) or any(findings.is_surely_own(f.event) for f in own):
-        return True
-    long_after = min(s.at for s in convicting) > view.end_at + _FOUND
-    return long_after and any(
-        f.event.detail.get("first_cause") is True and not f.signature.supports(cause) for f in own
     )
 
 

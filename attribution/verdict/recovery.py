@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from probing_cluster.attribution.gang import finding
 from probing_cluster.attribution.verdict import evidence_view, findings, onset, signatures, taxonomy
 from probing_cluster.core import records
 
@@ -131,3 +132,44 @@ def part_names(sighting: evidence_view.CaseSighting) -> set[str]:
 def _sets_up_gpus(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
     """True if the driver was loaded again after a GPU was lost."""
     return later.event.kind == "driver_load" and taxonomy.cause(sighting.cause).until_reset
+
+
+LATE = 0.5
+"""Share of weight that a fault keeps if it was first seen too late to have ended the attempt: too little for "possible"."""
+_FOUND = timedelta(seconds=60)
+"""A part that is gone is found within this time, by the kernel at once or by the next reading."""
+_CRASHING = frozenset({"main_memory", "cpu_mce"})
+"""Causes that make a correct program crash, and that a reading may show only after the end."""
+
+
+def came_too_late(
+    view: evidence_view.EvidenceView, cause: str, convicting: Sequence[evidence_view.CaseSighting]
+) -> bool:
+    """True if all sightings came after the end, and either it explains itself (a crash, a surely own error) or they came much later.
+
+    Otherwise a mount that hangs when the next job begins would explain this job's end. More than a minute later, any own error
+    that the cause would not produce is enough, and a part that was read well meanwhile needs none.
+    """
+    if any(s.when is not evidence_view.EventPhase.AFTER_END for s in convicting):
+        return False
+    own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
+    # A launcher may turn the signal into another exit code; Slurm records a script's 139 as signal 11 or as code 11.
+    crashed = view.crashed or view.attempt.exit_code in evidence_view.CRASHES
+    crashed = crashed or any(f.event.kind == "segfault" for f in own)
+    if (crashed and cause not in _CRASHING) or any(findings.is_surely_own(f.event) for f in own):
+        return True
+    if min(s.at for s in convicting) <= view.end_at + _FOUND:
+        return False
+    unlike = any(f.event.detail.get("first_cause") is True and not f.signature.supports(cause) for f in own)
+    return unlike or all(_was_well_at_the_end(view, s) for s in convicting)
+
+
+def _was_well_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """True for a part that the node's agent still read without fault after the end of a job that did not hang.
+
+    The processes of one that hung may hold the part for minutes, and the driver complains when they are gone.
+    """
+    hung = view.ranks_stalled or view.log_stall or view.output_stall or view.state in ("TIMEOUT", "NODE_FAIL")
+    node = sighting.event.node
+    by_agent = node not in view.case.by_log and node not in view.unwatched_nodes
+    return not hung and by_agent and sighting.event.kind in finding.GPU_FAULTS | finding.LINK_FAULTS

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
+from probing_cluster.core import vocabulary
 from probing_cluster.diagnostics import baseline, isolation, slowness, swap
 
 Pair = isolation.Pair
@@ -32,12 +33,16 @@ class Fleet:
     factors: dict[str, float] = field(default_factory=dict)
     link_factors: dict[Pair, float] = field(default_factory=dict)
     noise: float = 0.02
+    chance: float = 0.0
+    """Share of tests that fail for no fault."""
     shared: float = 0.0
     """Share of times that neighbours on the same processors lengthen, by a heavy-tailed factor; 0 for nodes of their own."""
     draw: random.Random = field(default_factory=lambda: random.Random(1))
 
     def passes(self, group: Sequence[str]) -> bool:
         pairs = {isolation.key(a, b) for a in group for b in group if a != b}
+        if self.chance and self.draw.random() < self.chance:
+            return False
         return not self.bad & set(group) and not self.bad_links & pairs
 
     def seconds(self, group: Sequence[str]) -> float:
@@ -138,24 +143,27 @@ def table(cases: int, seed: int = 7) -> Iterator[str]:
     yield "| drawn | cases | ours exact | DLRover exact | DLRover: innocents named per case |"
     yield "|---|---|---|---|---|"
     plans: list[tuple[str, int, int, int]] = [
-        (f"n = {n}, {k} bad", n, k, 2 if n < 3 else 0)
-        for n, k in (
-            (2, 1),
-            (3, 1),
-            (4, 1),
-            (4, 2),
-            (5, 1),
-            (8, 1),
-            (8, 2),
-            (16, 4),
-            (32, 8),
-            (64, 1),
-            (64, 16),
+        (f"n = {n}, {k} bad", n, k, references)
+        for n, k, references in (
+            (1, 1, 1),
+            (1, 1, 2),
+            (1, 1, 3),
+            (2, 1, 2),
+            (3, 1, 0),
+            (4, 1, 0),
+            (4, 2, 0),
+            (5, 1, 0),
+            (8, 1, 0),
+            (8, 2, 0),
+            (16, 4, 0),
+            (32, 8, 0),
+            (64, 1, 0),
+            (64, 16, 0),
         )
     ]
     for words, n, k, references in plans:
         yield _row(
-            words + (", two references" if references else ""),
+            words + (f", {vocabulary.plural(references, 'reference')}" if references else ""),
             cases,
             lambda n=n, k=k, r=references: drawn(n, k, draw, references=r),
         )

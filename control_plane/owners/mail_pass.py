@@ -65,7 +65,10 @@ class MailPass:
                 )
             document = query.fetch(raw, self.service.config.cluster.name, ref)
         found = rows.from_json(document)
-        return found if owed.array else model.build(ref, found, now=self.service.clock.now())
+        if owed.array:
+            return found
+        start = owed.restart_count if owed.requeued else None
+        return model.build(ref, found, now=self.service.clock.now(), requeued_start=start)
 
     def put(
         self,

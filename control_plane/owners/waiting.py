@@ -19,14 +19,16 @@ from probing_cluster.slurm_plugins import commands
 _NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
 _MOST_NODES = 3
 _NONE = "(null)"
-"""What squeue prints for a job without a dependency."""
+"""What squeue prints for a job without a dependency, or that names no nodes."""
 _PENDING = "PENDING"
+_COMES_BACK = frozenset({"REQUEUED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"})
+"""States of a start after which Slurm may requeue the job by itself."""
 DEADLINE_S = 4.0
 """For Slurm's answer; a user's command waits 15 s for ours (`reports.asking.door`)."""
 _BESIDE_S = 1.0
 """The same where the report is complete without it; who may also ask the database waits 2 s for all of it (`reports.source`)."""
 _TESTS_OF = timedelta(days=30)
-"""A repair that was opened longer ago runs no tests any more."""
+"""A repair that was opened longer ago runs no tests any more; no job lives longer with a node that a restart of ours left out of it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,24 +51,24 @@ def of(service: context.Context, ref: job_ref.JobRef, *, deadline_s: float = DEA
         return None
     squeue = commands.within(service.run_slurm, deadline_s)
     try:
-        output = squeue("squeue", "-h", "-t", "all", "-j", str(ref), "-o", "%T|%u|%i|%a|%E|%r|%j")
+        output = squeue("squeue", "-h", "-t", "all", "-j", str(ref), "-o", "%T|%u|%i|%a|%E|%A|%n|%x|%r|%j")
     except commands.SlurmAway:
         raise
     except errors.SlurmUnavailable:  # it knows no such job
         return None
     lines = output.decode("utf-8", "replace").splitlines()
-    found = [line.split("|", 6) for line in lines if line.count("|") > 5]
+    found = [line.split("|", 9) for line in lines if line.count("|") > 8]
     # Account and name may be the user's own text, with line breaks; all parts of a job are of the first line's user.
     # Asked for a component that a job has not, squeue shows those that it has.
     found = [row for row in found if row[1] == found[0][1] and query.covers(row[2], ref, is_whole=True)]
     if not found:
         return None
     first = next((row for row in found if row[0] == _PENDING), found[0])
-    state, user, _, account, depends_on, reason, name = first
+    state, user, _, account, depends_on, number, required, excluded, reason, name = first
     waits = state == _PENDING
     depends_on = "" if depends_on == _NONE or "Dependency" not in reason else depends_on
     words = (
-        f"{_words(ref, reason, depends_on)}{_kept_out(service, reason)}"
+        f"{_words(ref, reason, depends_on, _named(service, ref, number, required, excluded))}{_kept_out(service, reason)}"
         if waits
         else _not_read(service, ref, state)
     )
@@ -86,7 +88,7 @@ def beside(service: context.Context, document: Mapping[str, Any]) -> Mapping[str
         and (d["state"] == "done" or (d["state"] == "skipped" and vocabulary.is_back_already(d["why_state"])))
     ]
     again = any(datetime.fromisoformat(d["at"]) >= (last.start_at or last.submit_at) for d in restarts)
-    if last.end_at is None or last.cluster != service.cluster or not (last.state == "REQUEUED" or again):
+    if last.end_at is None or last.cluster != service.cluster or not (last.state in _COMES_BACK or again):
         return document
     if document.get("other_submits"):
         return document  # Slurm may mean another job of the id
@@ -124,12 +126,39 @@ def _not_read_lately(service: context.Context) -> str:
     return f"it was last read at {read_at:%H:%M:%S}Z, and slurmdbd or the database keeps the next reading waiting"
 
 
-def _words(ref: job_ref.JobRef, reason: str, depends_on: str) -> str:
+def _named(service: context.Context, ref: job_ref.JobRef, number: str, required: str, excluded: str) -> str:
+    """What the job's owner may change about the nodes that it asks for or excludes; empty for a job that names none."""
+    words = []
+    if required not in {"", _NONE}:
+        words.append(
+            f"it asks for {sanitize.clean(required, 100)} (--nodelist): scontrol update JobId={ref} ReqNodeList= lets it start elsewhere"
+        )
+    try:
+        away = set(hostlist.expand(excluded)) if excluded not in {"", _NONE} else set()
+    except errors.MalformedInput:  # squeue may cut a long list
+        away = set()
+    ours = away & (_left_out_by_us(service, number) if away else set())
+    if away - ours:
+        # Nodes that a restart of ours left out stay out: they are broken.
+        words.append(
+            f"it excludes {sanitize.clean(hostlist.compress(sorted(away - ours)), 100)} (--exclude): "
+            f"scontrol update JobId={ref} ExcNodeList={hostlist.compress(sorted(ours))} lets it start there"
+        )
+    return "; ".join(words)
+
+
+def _left_out_by_us(service: context.Context, number: str) -> set[str]:
+    since = service.clock.now() - _TESTS_OF
+    drains = service.store.drains(since=since, actions=["exclude"], cluster=service.cluster)
+    return {d.node for d in drains if str(d.job_id) == number}
+
+
+def _words(ref: job_ref.JobRef, reason: str, depends_on: str, named: str) -> str:
     known = pending_reasons.of(reason)
     shown = ", ".join(sanitize.clean(text, 100) for text in (reason, depends_on) if text)
     if known is None:
         return f"job {ref} waits ({shown}): it has not started yet, there is nothing to report of it"
-    why = known.words.format(job=ref)
+    why = known.words(str(ref), named)
     if known.never:
         return (
             f"job {ref} will never start as it is ({shown}): {why}; scancel {ref} takes it out of the queue"

@@ -252,6 +252,7 @@ def _job(attempt: records.JobAttempt) -> view.ActiveJob:
         start_at=attempt.start_at,
         restart_count=attempt.attempt - 1,
         nodes=attempt.nodes,
+        n_gpus=attempt.n_gpus,
     )
 
 

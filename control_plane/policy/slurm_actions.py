@@ -181,4 +181,5 @@ def job_of(live_job: live_records.LiveJob) -> view.ActiveJob:
         requeue=live_job.requeue,
         batch=live_job.batch,
         required_nodes=live_job.required_nodes,
+        n_gpus=live_job.n_gpus,
     )

@@ -6,15 +6,13 @@ import re
 from collections.abc import Sequence
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 GPU_KINDS = frozenset(
     {"xid", "gpu_lost", "ecc", "row_remap", "retired_pages", "gsp", "pcie_replay", "throttle"}
 )
 """Kinds that concern one GPU even where the GPU could not be named."""
 
-GPUS_UNKNOWN = "which GPUs it holds is not known"
-"""Why a job is left alone until its Prolog's word has come."""
 _GPU_DEVICE = re.compile(r"gpu\d+")
 
 
@@ -51,6 +49,8 @@ def asks_for(required: Sequence[str], node: str) -> str:
 
 
 def _holds(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.View) -> str | None:
+    if job.n_gpus == 0:
+        return "it holds no GPU"
     own = [
         a
         for a in fleet_view.allocations
@@ -61,7 +61,7 @@ def _holds(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.Vie
     if held and node and node.n_gpus and len(held) >= node.n_gpus:
         return None  # it holds every GPU of the node, so also the broken one
     if held is None:
-        return GPUS_UNKNOWN
+        return vocabulary.GPUS_UNKNOWN
     if event.gpu_uuid is None:
         return "which GPU failed is not known"
     return None if event.gpu_uuid in held else "it does not hold the GPU"

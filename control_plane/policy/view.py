@@ -18,8 +18,7 @@ BRINGS_BACK = frozenset({"requeue", "restart"})
 """Decisions about a job that ran, or after its end."""
 UNDER_TEST = "it is being tested (probing-ctl repair show)"
 """Why a drain was left undone: the node is in a reservation of ours."""
-DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
-"""Why an act was left undone that nobody decided against."""
+DECIDED_ANEW = vocabulary.DECIDED_ANEW
 BEGUN = vocabulary.BEGUN
 OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
@@ -182,6 +181,7 @@ class ActiveJob:
     requeue: bool = records.doc("false with --no-requeue", default=True)
     batch: bool = records.doc("false for salloc and srun", default=True)
     required_nodes: tuple[str, ...] = records.doc("nodes it asks for by name (--nodelist)", default=())
+    n_gpus: int | None = records.doc("its GPUs; null when Slurm does not say", default=None)
 
 
 @records.record

@@ -10,6 +10,7 @@ from probing_cluster.core import errors, records, vocabulary
 
 _NO_STEP = "and no repair step is left that could end it"
 _ELSEWHERE = "which is mended elsewhere: it is tested once that is over"
+_IN_PAIRS = ("pair: ", f"{workflow.NOT_PROVEN}pair: ")
 _BY_AGENT = "by_agent"
 """In a repair's detail: its ticket was written for what its agent confirms, without a test."""
 
@@ -36,13 +37,22 @@ def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
     if incident.detail.get(_BY_AGENT):
         left_out = {_BY_AGENT, "failing"}
         incident = work.save(incident, detail={k: v for k, v in incident.detail.items() if k not in left_out})
+    references = work.idle_references(incident)
+    if not references and _failed_beside_others(incident):
+        return work.wait(incident, "no idle node is there to test it with: it failed beside others before")
     return work.save(
         incident,
         state="reserving",
         reservation=workflow.reservation_of(incident),
-        reference_nodes=work.idle_references(incident),
+        reference_nodes=references,
         why="",
     )
+
+
+def _failed_beside_others(incident: records.RepairIncident) -> bool:
+    """Whether it failed a test with another node in this repair, or nobody could tell: its own tests alone prove nothing then."""
+    failing = map(str, incident.detail.get("failing") or ())
+    return incident.n_rounds > 0 or any(w.startswith(_IN_PAIRS) for w in failing)
 
 
 def is_by_agent(incident: records.RepairIncident) -> bool:

@@ -50,6 +50,7 @@ class RoundRequest:
         "a repair step to run on the nodes under test first, never on the references", default=""
     )
     every_link: bool = records.doc("test every pair, so that every bad link is found", default=False)
+    passes: int = records.doc("tests in pairs that prove a node well", default=isolation.TWICE)
     incident_id: uuid.UUID | None = records.doc("the repair it belongs to", default=None)
 
 
@@ -97,19 +98,25 @@ class _Round:
         single = tuple(name for name, test in self._chosen.items() if test.scope == "node")
         if single:
             self._alone(single)
+        all_failed = round_findings.failed_alone(self._results.values()) >= set(self._request.nodes)
         case = isolation.IsolationCase(
             self._request.round_id,
             self._request.nodes,
             self._request.references,
             every_link=self._request.every_link,
+            # Who has failed alone returns by no number of passes.
+            passes=isolation.TWICE if all_failed else self._request.passes,
         )
         slow_links: tuple[isolation.Pair, ...] = ()
-        if "pair" in self._chosen and len(self._everyone) > 1:
+        in_pairs = "pair" in self._chosen and len(self._everyone) > 1
+        if in_pairs:
             self._isolate(case)
             slow_links = self._time(case)
+            # A pair that failed while it was timed failed a test like any other.
+            self._isolate(case)
         self._together(case)
         self._compare()
-        isolated = case.outcome() if case.results else None
+        isolated = case.outcome() if in_pairs else None
         if isolated:
             self._conclude(isolated, slow_links)
         self._collect()
@@ -146,13 +153,6 @@ class _Round:
         while not self._cut and (pairs := case.next_pairs()):
             self._c.announce(f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}: {_names(pairs)}")
             case.add(self._pairs(case, pairs))
-        # A late start or a lost packet fails a pair once: a node is accused when it fails with two partners, a link when it fails twice.
-        doubted = case.outcome().bad_links
-        while not self._cut and (pairs := tuple(isolation.apart(doubted))):
-            self._c.announce(f"again: {_names(pairs)}")
-            case.add(repeated := self._pairs(case, pairs))
-            self._noise += [f"pair: {_names([r.pair])} passed when repeated" for r in repeated if r.passed]
-            doubted = tuple(link for link in doubted if link not in pairs)
 
     def _pairs(
         self,
@@ -204,7 +204,8 @@ class _Round:
             timing = slowness.Timing([n for n in proven if self._slow.get(n) != "network"])
             while not self._cut and (pairs := timing.next_pairs()):
                 self._c.announce(f"timing {len(pairs)} pair{'s' if len(pairs) > 1 else ''}, {kind} transfers")
-                for result in self._pairs(case, pairs, options):
+                case.add(results := self._pairs(case, pairs, options))
+                for result in results:
                     if result.passed and result.seconds is not None:
                         timing.add(result.pair, result.seconds)
             nodes, links = timing.outcome()
@@ -215,11 +216,7 @@ class _Round:
 
     def _collect(self) -> None:
         """For tickets: the parts, logs and the vendor's report of nodes that failed, while their job still runs."""
-        failed = {
-            r.node
-            for r in self._results.values()
-            if r.outcome is records.Outcome.FAIL and not r.peer and round_findings.is_of_one(r.test)
-        }
+        failed = round_findings.failed_alone(self._results.values())
         nodes = [node for node in self._request.nodes if node in failed]
         names = tuple(name for name, test in self._chosen.items() if test.scope == "after")
         deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)
@@ -236,15 +233,16 @@ class _Round:
                 node,
                 "pair",
                 records.Outcome.FAIL,
-                message=round_findings.ALONE,
+                message=round_findings.AT_TIMES if node in isolated.unsteady else round_findings.ALONE,
                 detail={"conclusion": "node"},
             )
+        bad_words = "is bad, both nodes passed with others"
         for ends, outcome, words in (
-            *((link, records.Outcome.FAIL, "is bad") for link in isolated.bad_links),
-            *((link, records.Outcome.WARN, "is slow") for link in slow_links),
+            *((link, records.Outcome.FAIL, bad_words) for link in isolated.bad_links),
+            *((link, records.Outcome.WARN, "is slow, both nodes are well") for link in slow_links),
         ):
             for node, peer in (ends, ends[::-1]):
-                message = f"the link between {ends[0]} and {ends[1]} {words}, both nodes are well"
+                message = f"the link between {ends[0]} and {ends[1]} {words}"
                 self._add(node, "pair", outcome, peer=peer, message=message, detail={"conclusion": "link"})
         for node, by in self._slow.items():
             if by == "network":
@@ -252,7 +250,7 @@ class _Round:
                 self._add(node, "pair", records.Outcome.WARN, message=message, detail={"conclusion": "slow"})
 
     def _together(self, case: isolation.IsolationCase) -> None:
-        proven = [n for n in self._everyone if not case.results or n in case.proven]
+        proven = [n for n in self._everyone if not case.answered or n in case.proven]
         for name, least in _OF_ALL.items():
             if name in self._chosen and len(proven) >= least:
                 self._group(name, [tuple(proven)])

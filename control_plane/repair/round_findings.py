@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from probing_cluster.core import records
 from probing_cluster.diagnostics import registry, worker
@@ -10,6 +10,8 @@ from probing_cluster.diagnostics import registry, worker
 REPORTED = (records.Outcome.OK, records.Outcome.WARN)
 """Outcomes of a test that ran to its end and found no failure."""
 ALONE = "it fails with every node that is proven good"
+NEITHER = "proven neither bad nor well"
+AT_TIMES = "it fails with several nodes that are proven good, though not each time"
 
 
 @records.record
@@ -19,7 +21,7 @@ class Findings:
     results: tuple[records.DiagnosticResult, ...] = records.doc("every result, as it is stored")
     bad_nodes: tuple[str, ...] = records.doc("proven bad between nodes", default=())
     bad_links: tuple[tuple[str, str], ...] = records.doc("links proven bad", default=())
-    open_nodes: tuple[str, ...] = records.doc("nodes of which nobody can tell", default=())
+    open_nodes: tuple[str, ...] = records.doc("nodes that are proven neither bad nor well", default=())
     slow_nodes: Mapping[str, str] = records.doc(
         "slow node to compute, network or the test that says so", default_factory=dict
     )
@@ -41,17 +43,20 @@ def proven(found: Findings, node: str) -> list[str]:
     return words
 
 
+def failed_alone(results: Iterable[records.DiagnosticResult]) -> set[str]:
+    """The nodes that failed a test of their own."""
+    return {r.node for r in results if r.outcome is records.Outcome.FAIL and not r.peer and is_of_one(r.test)}
+
+
 def against(found: Findings, node: str) -> list[str]:
-    """Why the node must not return, in words, proven or not; empty when every test that ran passed."""
+    """What is proven against the node or a link of it, in words."""
     words = proven(found, node)
-    if node in found.open_nodes:
-        words.append(f"pair: it fails, and nobody can tell whose fault it is ({found.why})")
     words += [f"pair: the link between {a} and {b} is bad" for a, b in found.bad_links if node in (a, b)]
     return words
 
 
 def unanswered(found: Findings, node: str) -> list[str]:
-    """What kept the node from being judged: tests without an answer, or none that said it is well."""
+    """Why the node is not proven well: tests without an answer, none that ran, or a failure of which nobody can tell whose it is."""
     if found.cut:
         return [found.cut]
     mine = [r for r in found.results if r.node == node and not r.peer]
@@ -66,6 +71,8 @@ def unanswered(found: Findings, node: str) -> list[str]:
     ]
     if not words and not any(_is_answer(r, node) for r in found.results):
         words.append("no test ran")
+    if node in found.open_nodes:
+        words.append(f"pair: {NEITHER} ({found.why})")
     return words
 
 
@@ -84,3 +91,9 @@ def is_of_one(test: str) -> bool:
     """Whether a test's failure is the node's own."""
     known = registry.load()
     return test not in known or known[test].scope not in ("group", "after")
+
+
+def is_of_a_test(words: str) -> bool:
+    """Whether words on what fails at a node are of a test: not the agent's, nor of a round that did not run or a step that did not help."""
+    slow = {test.judged for test in registry.load().values() if test.judged}
+    return words.partition(":")[0].partition(" ")[0] in slow.union(registry.load())

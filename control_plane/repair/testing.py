@@ -8,6 +8,7 @@ from typing import Any
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.repair import campaign, round_findings, rounds, way_back, workflow
 from probing_cluster.core import errors, records, sanitize, settings, vocabulary
+from probing_cluster.diagnostics import isolation
 from probing_cluster.slurm_plugins import topology
 from probing_cluster.slurm_plugins.acts import job_steps
 
@@ -62,6 +63,8 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
             places=places,
             command=_command(step, config.repair),
             incident_id=fresh.incident_id,
+            # Who failed in an earlier round, and nobody can tell why, must pass more often.
+            passes=isolation.PROOF * fresh.n_rounds,
         )
 
     work.context.rounds.start(wanted, request_for, fresh.round_id)
@@ -75,7 +78,7 @@ def _judge(
         waiting = work.ask_to_look_again(incident)
         if waiting is not None:
             return waiting
-    transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at"}
+    transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at", "beside"}
     detail = {k: v for k, v in incident.detail.items() if k not in transient}
     if incident.detail.get("step"):
         incident = work.save(incident, steps_done=incident.steps_done + 1, detail=detail)
@@ -104,8 +107,12 @@ def _judge(
         return _after_failing(work, incident, step, words, detail)
     if missing:
         if rounds_left:
-            return work.save(incident, state="opening", why=f"no answer: {missing[0]}", detail=detail)
-        words = [sanitize.clean(f"not tested: {w}", 300) for w in missing[:8]]
+            why = sanitize.clean(f"tested again: {missing[0]}", 300)
+            if ended.found and incident.node in ended.found.open_nodes and work.further_references(incident):
+                beside = {"next": "again", "beside": [*incident.reference_nodes]}
+                return work.save(incident, state="closing", why=why, detail=detail | beside)
+            return work.save(incident, state="opening", why=why, detail=detail)
+        words = [sanitize.clean(f"{workflow.NOT_PROVEN}{w}", 300) for w in missing[:8]]
         return work.save(
             incident,
             state="closing",

@@ -34,9 +34,11 @@ def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
     following = str(incident.detail.get("next", "ticketing"))
     if following != "acting":
         work.context.reservations.delete(incident.reservation)
-    if following == "queued":
+    if following in {"queued", "again"}:
+        # Rounds of which nobody could tell who failed in them are counted on, beside further references.
+        n_rounds = incident.n_rounds if following == "again" else 0
         return work.save(
-            incident, state="queued", reservation="", reference_nodes=(), round_id=None, n_rounds=0
+            incident, state="queued", reservation="", reference_nodes=(), round_id=None, n_rounds=n_rounds
         )
     if following == "ticketing":
         return work.save(incident, state="ticketing", reference_nodes=())

@@ -21,6 +21,8 @@ BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _REPAIR = "repair: "
 """Prefixes of a drain's reason once tests have failed: a repair is under way, or a person must act."""
 _TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)-[0-9a-f]{{8}}")
+NOT_PROVEN = "not proven well: "
+"""How a repair's words begin of a test that did not show its node well, and did not show it bad."""
 _LIFTED = "its drain was lifted"
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
@@ -280,19 +282,23 @@ class Pass:
         return steps.named(incident.cause, steps.load(self.context.config.repair)).steps
 
     def idle_references(self, incident: records.RepairIncident) -> tuple[str, ...]:
-        """Idle nodes, well by their agents, of the node's partition; as many as may be references at one time."""
+        """Idle nodes, well by their agents, of the node's partition: those of the round before first, and as many more in each further one."""
         here = self.nodes.get(incident.node)
         if here is None:
             return ()
         ledger = budget.Ledger.of_references(self.fleet_view, self.context.config.policy)
         mine = reservation_of(incident)
         chosen: list[str] = []
-        for name, node in sorted(self.nodes.items()):
-            if len(chosen) == self.context.config.diagnostics.references:
+        before = incident.detail.get("beside", ())
+        for name in sorted(self.nodes, key=lambda n: (n not in before, n)):
+            if len(chosen) >= self.context.config.diagnostics.references * (incident.n_rounds + 1):
                 break
+            # Our own job has just ended on those of before: the pass began while it ran.
+            node = self.node(name) if name in before else self.nodes[name]
             usable = name != incident.node and self.is_idle(node) and name in self.context.green
             if (
                 usable
+                and node is not None
                 and self.fleet_view.under_test.get(name, mine) == mine
                 and set(node.partitions) & set(here.partitions)
                 and not ledger.refuses(name, leaves_service=False)
@@ -300,6 +306,10 @@ class Pass:
                 ledger.take(name)
                 chosen.append(name)
         return tuple(chosen)
+
+    def further_references(self, incident: records.RepairIncident) -> set[str]:
+        """Idle nodes that a further round would have beside those of this one."""
+        return set(self.idle_references(incident)) - set(incident.reference_nodes)
 
 
 def in_tests(incidents: Iterable[records.RepairIncident], now: datetime) -> dict[uuid.UUID, str]:

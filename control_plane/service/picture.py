@@ -10,8 +10,8 @@ from typing import Any
 from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import confirm, overdue, shared_part, victims, view
-from probing_cluster.core import errors, records, settings
+from probing_cluster.control_plane.policy import confirm, overdue, shared_part, view
+from probing_cluster.core import errors, records, settings, vocabulary
 
 REFUSED = "prolog_refused"
 """The code of the event by which an agent says that it refused a job."""
@@ -19,7 +19,7 @@ _MEMORY = overdue.LONGEST
 """How far back our own decisions are looked at, if the windows of the budgets are shorter; drains that stand are, however old."""
 _RETRY_AFTER = timedelta(minutes=1)
 """While an outage lasts, Slurm is asked about the faults of that time as often as this."""
-_OPEN = frozenset({view.DECIDED_ANEW, victims.GPUS_UNKNOWN})
+_OPEN = frozenset({vocabulary.DECIDED_ANEW, vocabulary.GPUS_UNKNOWN})
 """Why acts were left undone that may be done in a later pass."""
 _SETTLES = timedelta(seconds=30)
 """For so long after a drain its node's jobs are looked at in every pass: one may have begun just before it."""

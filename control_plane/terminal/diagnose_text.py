@@ -28,7 +28,7 @@ def at_fault(found: round_findings.Findings, names: Sequence[str]) -> dict[str, 
 
 def is_clean(found: round_findings.Findings, names: Sequence[str]) -> bool:
     """Whether no node or link failed or was slow, known or not whose fault it is."""
-    failed = (found.slow_nodes, found.bad_links, found.slow_links)
+    failed = (found.slow_nodes, found.bad_links, found.slow_links, set(found.open_nodes) & set(names))
     return not any(failed) and not any(round_findings.against(found, name) for name in names)
 
 
@@ -38,14 +38,18 @@ def text(found: round_findings.Findings, names: Sequence[str]) -> str:
     accused = at_fault(found, names)
     for name, words in accused.items():
         lines.append(f"{name}: {'; '.join(words)}")
-    lines += [f"link {a} - {b}: bad, both nodes are well" for a, b in found.bad_links]
+    lines += [f"link {a} - {b}: bad, both nodes passed with others" for a, b in found.bad_links]
     lines += [f"link {a} - {b}: slow, both nodes are well" for a, b in found.slow_links]
     if found.open_nodes:
         listed = hostlist.compress(sorted(found.open_nodes))
-        lines += [f"{listed}: a pair fails, and nobody can tell whose fault it is ({found.why})"]
+        lines += [f"{listed}: {round_findings.NEITHER} ({found.why})"]
     lines += list(found.noise)
     unclear = {name: round_findings.unanswered(found, name) for name in names}
-    lines += [f"{name}: not judged: {words[0]}" for name, words in unclear.items() if words]
+    lines += [
+        f"{name}: not judged: {words[0]}"
+        for name, words in unclear.items()
+        if words and round_findings.NEITHER not in words[0]
+    ]
     well = [
         name
         for name in names

@@ -17,12 +17,12 @@ class PendingReason:
     never: bool = False
     """True if the job cannot start as it is."""
     way_out: str = ""
-    """What starts it, or shows when it starts, while it waits; `{job}` stands for the job."""
+    """What starts it, or shows when it starts, while it waits; `{job}` stands for the job, `{named}` for what follows from the nodes that it names."""
 
-    @property
-    def words(self) -> str:
+    def words(self, job: str, named: str = "") -> str:
         """Both, for a job that still waits."""
-        return "; ".join(text for text in (self.why, self.way_out) if text)
+        texts = (self.why, self.way_out)
+        return "; ".join(made for text in texts if (made := text.format(job=job, named=named)))
 
 
 _ROWS: tuple[tuple[str, bool, str, str, str], ...] = (
@@ -49,7 +49,7 @@ _ROWS: tuple[tuple[str, bool, str, str, str], ...] = (
     (r"Licenses", False, "a licence that it asks for (-L) is in use", "", "a licence that it asked for (-L) was in use"),
     (r"Prolog|Cleaning", False, "Slurm is preparing its nodes, or has not finished its last start there", "", "Slurm was preparing its nodes, or had not finished its last start there"),
     (r"NodeDown", False, "a node that it asks for is down", "", "a node that it asked for was down"),
-    (r"ReqNodeNotAvail.*|Nodes_required_for_job_are_.*", False, "nodes that it needs are down, drained or reserved", "if it names them (--nodelist), scontrol update JobId={job} ReqNodeList= lets it start elsewhere", "nodes that it needed were down, drained or reserved"),
+    (r"ReqNodeNotAvail.*|Nodes_required_for_job_are_.*", False, "nodes that it needs are down, drained or reserved", "{named}", "nodes that it needed were down, drained or reserved"),
 )  # fmt: skip
 _TABLE = tuple(
     (re.compile(pattern), PendingReason(why=why, why_past=past or why, never=never, way_out=way_out))

@@ -99,7 +99,10 @@ class DiagnosticsSettings:
     tests: tuple[str, ...] = doc("tests run by default; empty = every one that is registered", default=())
     test_s: float = doc("longest one test may take, seconds", default=120.0)
     round_s: float = doc("longest one round of tests of one node may take, seconds", default=1200.0)
-    references: int = doc("idle nodes that join as references where two nodes accuse each other", default=2)
+    references: int = doc(
+        "idle nodes that join a drained node's tests as references; each further round takes as many more",
+        default=2,
+    )
     base_port: int = doc(
         "first TCP port of the tests between nodes; each takes one of the next 4,000", default=42000
     )
@@ -144,7 +147,9 @@ class RepairSettings:
     bundle_directory: str = doc(
         "where bundles for tickets are kept", default="/var/lib/probing-cluster/bundles"
     )
-    most_rounds: int = doc("rounds of tests that gave no answer, before a person is asked", default=3)
+    most_rounds: int = doc(
+        "rounds of tests that prove a node neither bad nor well, before a person is asked", default=3
+    )
     rounds_at_once: int = doc(
         "most drained nodes that are tested at once; the others wait, drained", default=8
     )

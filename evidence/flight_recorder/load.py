@@ -50,7 +50,8 @@ def _check_opcodes(data: bytes) -> None:
             if count > MAX_OPCODES or (opcode.name in _MEMO_PUTS and int(argument or 0) > MAX_MEMO):
                 msg = f"the dump builds more than {MAX_OPCODES} values"
                 raise MalformedInput(msg)
-    except (ValueError, EOFError, UnicodeError, IndexError, OverflowError, MemoryError) as error:
+    except (ValueError, EOFError, LookupError, OverflowError, MemoryError) as error:
+        # LookupError: a reader that may import nothing any longer lacks the encoding of pickle's oldest texts.
         msg = f"not a readable pickle ({error})"
         raise MalformedInput(msg) from error
 

@@ -45,12 +45,15 @@ _PIECE = re.compile(
 )
 """A text that a chat, a data set or a search prints: the whole line belongs to it."""
 _QUOTATION = re.compile(
-    r"(?<![^\s(\[,*|+\-：，、（\u3040-\u30ff\u4e00-\u9fff])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
+    r"(?<![^\s(\[,*|+-])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
 )
 """A closed quotation of three words or more; one that follows a key's `=` or `:` is that key's value."""
+_EXAMPLE = re.compile(
+    r"(?:比如|例如|譬如|例えば)\s{0,2}[：:，,、]?\s{0,2}(?:“[^“”\n]{12,4000}”|「[^「」\n]{12,4000}」)"
+)
+"""A Chinese or Japanese text that quotes an error as an example. Any other quotation in these languages may report one."""
 _REPORTS = re.compile(
-    r"(?:\b(?:error|exception|failed|failure|fatal|reason|message|msg|stderr|output)|错误|失败|异常|信息|エラー)\W{0,4}$",
-    re.IGNORECASE,
+    r"\b(?:error|exception|failed|failure|fatal|reason|message|msg|stderr|output)\W{0,4}$", re.IGNORECASE
 )
 """A quotation after these words reports an error."""
 _KEY = re.compile(
@@ -328,14 +331,12 @@ def is_chat_head(text: str) -> bool:
     return _CHAT_HEAD.match(text) is not None
 
 
-_SHORTEST = 8
-"""A line of at most so many characters may occur in a command by chance."""
+_SHORTEST = 8  # A line of at most so many characters may occur in a command by chance.
 
 
 def without_quotations(text: str) -> str:
     """`text` with empty quotations; the quotation of an error's own report stays."""
-    if '"' not in text and "`" not in text and "“" not in text:
-        return text
+    text = _EXAMPLE.sub("", text)
 
     def blank(found: re.Match[str]) -> str:
         return found[0] if _REPORTS.search(text[: found.start()]) else found[0][0] + found[0][-1]

@@ -95,9 +95,7 @@ class NodeView:
             RankProcess(page=page, facts=self.facts_of(page.pid, page.start_ticks))
             for page in self._pages(answer["pages"])
         ]
-        return tuple(
-            sorted(_newest(_without_launchers(found, self.proc)), key=lambda p: (p.rank or 0, p.pid))
-        )
+        return tuple(sorted(_newest(_ranks_among(found, self.proc)), key=lambda p: (p.rank or 0, p.pid)))
 
     @property
     def living(self) -> Iterable[RankProcess]:
@@ -148,21 +146,49 @@ class NodeView:
         return found if same else None
 
 
-def _without_launchers(found: list[RankProcess], proc: Path) -> list[RankProcess]:
-    """Without what only starts ranks (torchrun): it has the number that Slurm gave its task, which is some rank's own."""
-    idle = {p.pid for p in found if p.alive and not p.page.steps and not p.page.recent_collectives}
-    above: set[int] = set()
-    if idle and len(found) > 1:
-        above = set().union(*(processes.ancestors(p.pid, proc) for p in found if p.alive))
-    return [p for p in found if p.rank is not None and not (p.pid in idle and p.pid in above)]
+def _ranks_among(found: list[RankProcess], proc: Path) -> list[RankProcess]:
+    """Without helpers, and without what only starts ranks (torchrun): it has the number that Slurm gave its task, which is some rank's own."""
+    above = _above(found, proc)
+    pages_of = [p.page for p in found]
+    kept = [i for i, page in enumerate(pages_of) if not pages.helps(page, (pages_of[j] for j in above[i]))]
+    return [
+        found[i]
+        for i in kept
+        if pages_of[i].rank is not None
+        and not pages.launches(pages_of[i], (pages_of[j] for j in kept if i in above[j]))
+    ]
+
+
+def _above(found: list[RankProcess], proc: Path) -> list[set[int]]:
+    """Of each process which of the others it descends from."""
+    if len(found) < 2:
+        return [set() for _ in found]
+    by_pid = {p.pid: i for i, p in enumerate(found) if p.alive}
+    by_number = {(p.page.pid_namespace, p.page.pid_inside): i for i, p in enumerate(found)}
+    above = []
+    for process in found:
+        chain = processes.ancestors(process.pid, proc) if process.alive else ()
+        # Of one that has ended, or whose parent has, only its own page still says whose child it was.
+        parent = by_number.get((process.page.pid_namespace, process.page.parent_inside or 0))
+        above.append(
+            {by_pid[pid] for pid in chain if pid in by_pid} | ({parent} if parent is not None else set())
+        )
+    return above
 
 
 def _newest(found: list[RankProcess]) -> list[RankProcess]:
-    """One process per step and rank, the last that started; of steps that are over only the last one."""
+    """One process per step and rank: one that lives, one that works or has worked most, the last that started; of steps that are over only the last one."""
     steps = {p.page.step_id for p in found if p.alive}
     steps.add(max((p.page.step_id for p in found if p.page.step_id is not None), default=None))
     chosen: dict[tuple[int | None, int | None], RankProcess] = {}
-    for process in sorted(found, key=lambda p: (p.alive, p.page.start_ticks or 0)):
+    for process in sorted(found, key=_likelihood):
         if process.page.step_id in steps:
             chosen[process.page.step_id, process.rank] = process
     return list(chosen.values())
+
+
+def _likelihood(process: RankProcess) -> tuple[float, ...]:
+    """Higher for the process that rather is the rank, of several with its number."""
+    works = process.alive and process.page.works
+    cpu_s = process.facts.cpu_s if process.facts is not None and not works else 0.0
+    return (process.alive, works, cpu_s, process.page.start_ticks or 0)

@@ -146,9 +146,8 @@ class Session:
         return wording.words(exc, dict.fromkeys([*known, *written]), reasons, written=written)
 
     def _written(self) -> list[str]:
-        """The tables that the job's program writes itself; none where no node answers."""
-        silent = {m.node for m in self._statement.missing if m.rank is None and m.table is None}
-        if silent.issuperset(self._nodes.nodes):
+        """The tables that the job's program writes itself; none where a node did not answer: it would be waited for once more."""
+        if any(m.rank is None and m.table is None for m in self._statement.missing):
             return []
         with contextlib.suppress(errors.ProbingError):
             return [f"{schema}.{name}" for schema in registry.LAZY for name in self._resolved_names(schema)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,6 +56,8 @@ class ProbePage:
     """Its number in its own PID namespace."""
     pid_namespace: int | None
     """The inode of that namespace; None when the page does not have it."""
+    parent_inside: int | None
+    """Its parent's number there, when it last said who it is."""
     start_ticks: int | None
     realtime_ns: int
     monotonic_ns: int
@@ -88,6 +90,21 @@ class ProbePage:
     recent_collectives: Sequence[Collective] = field(default=())
     """Oldest first, at most 64."""
 
+    @property
+    def works(self) -> bool:
+        """Whether it has made a step or called a collective."""
+        return bool(self.steps or self.recent_collectives)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing shows yet that it is a rank: it does not work, and has joined no process group nor tries to."""
+        return not (self.works or self.backend or self.phase == "init")
+
+    @property
+    def number(self) -> tuple[int | None, int | None, int | None]:
+        """Which rank it says it is: job step, rank, world size."""
+        return self.step_id, self.rank, self.world_size
+
     def inside(self) -> Collective | None:
         """The collective this process has entered last and not left; None when in none."""
         for call in reversed(self.recent_collectives):
@@ -98,6 +115,34 @@ class ProbePage:
     def realtime_s(self, monotonic_ns: int) -> float:
         """Unix seconds of one of the page's instants."""
         return (self.realtime_ns + monotonic_ns - self.monotonic_ns) / 1e9
+
+
+def helps(page: ProbePage, above: Iterable[ProbePage]) -> bool:
+    """Whether the process of a page only helps a rank; `above`: the pages of the processes that it descends from.
+
+    Spawned workers of a data loader, compile workers and processes that save checkpoints import torch, too. They inherit the number of their rank,
+    or what Slurm called its task. One process above them is the proof: it makes the steps, or has joined a process group, for which every rank
+    has been waited for. Until then any of them may be the rank, and the one above its launcher.
+    """
+    if page.steps:
+        return False
+    return any(
+        (page.number == one.number and (one.steps > 0 or (page.idle and one.works)))
+        or (page.idle and one.backend != "")
+        for one in above
+    )
+
+
+def launches(page: ProbePage, below: Iterable[ProbePage]) -> bool:
+    """Whether the process of a page only starts ranks; `below`: the pages of its descendants that are no helpers.
+
+    A launcher has imported torch, too, but makes no steps and calls no collectives itself, while a process below it does, or has
+    a number of its own there.
+    """
+    number = page.rank, page.world_size
+    return not (page.works or page.backend) and any(
+        one.works or (one.rank is not None and (one.rank, one.world_size) != number) for one in below
+    )
 
 
 def settled(first: bytes, second: bytes) -> bytes:
@@ -135,6 +180,7 @@ def parse(raw: bytes) -> ProbePage:
         pid=_bounded(words[layout.H_PID], 1 << 22) or 0,
         pid_inside=_bounded(words[layout.H_PID], 1 << 22) or 0,
         pid_namespace=_bounded(words[layout.H_PID_NAMESPACE], 1 << 32) or None,
+        parent_inside=_bounded(identity[layout.I_PARENT], 1 << 22),
         start_ticks=_known(words[layout.H_START_TICKS]),
         realtime_ns=min(words[layout.H_REALTIME_NS], _YEAR_2100_NS),
         monotonic_ns=min(words[layout.H_MONOTONIC_NS], _YEAR_2100_NS),

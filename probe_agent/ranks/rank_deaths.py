@@ -23,7 +23,7 @@ def judge(
 ) -> list[Sighting]:
     """The deaths that are news now; with `settled` nothing is waited for, since the attempt has ended."""
     now_s = clock.monotonic_s()
-    gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive and not r.launches]
+    gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive and r.is_rank]
     for rank in gone:
         if rank.died_s is None:
             noticed = rank.watched.died_s if rank.watched is not None else None
@@ -56,8 +56,14 @@ def _settle(watched: WatchedJob, rank: Rank, now_s: float, *, settled: bool) -> 
     passed_s = now_s - end.died_s
     if not settled and passed_s < deaths.SETTLE_S:
         return None
-    # A launcher outlives its ranks by seconds, and waits for nothing.
-    others = [r for r in watched.ranks.values() if r is not rank and r.was_alive and not r.launches]
+    # Of two with one number: a launcher ends soon after its rank, and a program that goes on has lost a helper.
+    above = [r for r in watched.alike(rank) if r.page.pid in rank.ancestors]
+    if any((r.end.died_s if r.end is not None else now_s) - end.died_s > deaths.BECAUSE_S for r in above):
+        return deaths.EndMeaning.NOTHING
+    if not settled and any(r.alive for r in above):
+        return None
+    # A launcher outlives its ranks by seconds, and a helper may; neither waits for anybody.
+    others = [r for r in watched.ranks.values() if r is not rank and r.was_alive and r.is_rank]
     # Who has been started since (by torchrun, or by the script's next srun) says nothing about this end.
     before = [r.end for r in others if r.started_s is None or r.started_s <= end.died_s]
     fate = deaths.fate(end, before)

@@ -139,13 +139,16 @@ class RankPages:
             del watched.unanswered[name]
         if "pages" in answer:
             self._forget(watched, set(answer["pages"]))
-        _mark_launchers(list(watched.ranks.values()))
+        _mark(list(watched.ranks.values()))
+        for rank in watched.ranks.values():
+            if rank.helps:
+                self._deaths.forget(rank.watched)  # its place is for a rank
         watched.refused = refused
         self._note_unwatched(watched)
 
     def _note_unwatched(self, watched: WatchedJob) -> None:
         """Shows where ranks live for whose processes there is no room: their deaths are found at the next look, not at once."""
-        unwatched = sum(rank.alive and rank.watched is None for rank in watched.ranks.values())
+        unwatched = sum(r.alive and r.is_rank and r.watched is None for r in watched.ranks.values())
         if unwatched and watched.job.uid is not None and not self._deaths.has_room(watched.job.uid):
             most = f"{deaths.MAX_WATCHED_OF_ONE} processes of a user and {deaths.MAX_WATCHED} of all"
             why = f"{unwatched} processes are not watched for their end, at most {most} are"
@@ -182,7 +185,7 @@ class RankPages:
             rank = watched.ranks[name]
             with contextlib.suppress(guarded_reads.ProcessHangs):  # it has not ended
                 rank.facts = self._facts(watched, rank.page)
-            if rank.alive or rank.death_reported or rank.launches or not rank.was_alive:
+            if rank.alive or rank.death_reported or not rank.is_rank or not rank.was_alive:
                 self._deaths.forget(rank.watched)
                 del watched.ranks[name]
         for one in [s for s in watched.sought if s[0] not in read]:
@@ -228,26 +231,15 @@ class RankPages:
         return answers
 
 
-def _mark_launchers(ranks: Sequence[Rank]) -> None:
-    """Marks those that only start the others, and takes their numbers from them: Slurm's number of the task is some other rank's.
-
-    Such a process has imported torch, too, but makes no steps and calls no collectives itself, while a process below it does, or has
-    a number of its own there. The workers of a rank's data loader do neither: they have the rank's number.
-    """
+def _mark(ranks: Sequence[Rank]) -> None:
+    """Marks the processes that are no ranks. Launchers lose their number: Slurm's number of the task is some other rank's."""
     for rank in ranks:
-        if _works(rank):
-            rank.launches = False
-            continue
-        number = rank.page.rank, rank.page.world_size
-        below = (r for r in ranks if rank.page.pid in r.ancestors)
-        rank.launches |= rank.was_alive and any(
-            _works(r) or (r.page.rank is not None and (r.page.rank, r.page.world_size) != number)
-            for r in below
-        )
+        rank.helps = pages.helps(rank.page, (r.page for r in ranks if r.page.pid in rank.ancestors))
     for rank in ranks:
+        below = (r.page for r in ranks if rank.page.pid in r.ancestors and not r.helps)
+        launches = rank.was_alive and pages.launches(rank.page, below)
+        rank.launches = not rank.page.works and (rank.launches or launches)
         if rank.launches:
-            rank.page, rank.progress = replace(rank.page, rank=None, world_size=None), None
-
-
-def _works(rank: Rank) -> bool:
-    return bool(rank.page.steps or rank.page.recent_collectives)
+            rank.page = replace(rank.page, rank=None, world_size=None)
+        if not rank.is_rank:
+            rank.progress = None

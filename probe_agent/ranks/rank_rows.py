@@ -21,10 +21,12 @@ def rows(jobs: Mapping[int, WatchedJob], now_ns: int) -> dict[str, Any]:
     # Users take turns: one with more ranks or forged pages than there is room for hides no other's.
     turns = itertools.zip_longest(*of_users.values())
     shown = (one for turn in turns for one in turn if one is not None)
-    return {
-        f"{job_id}:{_name(rank.page)}": _row(rank, now_ns)
-        for job_id, rank in itertools.islice(shown, MAX_ROWS)
-    }
+    found: dict[str, Any] = {}
+    for job_id, rank in itertools.islice(shown, MAX_ROWS):
+        found.setdefault(
+            f"{job_id}:{_name(rank.page)}", _row(rank, now_ns)
+        )  # the first of a number, as chosen
+    return found
 
 
 def age_s(now_ns: int, then_ns: int | None) -> float | None:

@@ -97,7 +97,7 @@ class SnapshotTaker:
             {
                 "ranks": entries,
                 "world_size": max(worlds, default=None),
-                "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
+                "more": max(0, sum(r.is_rank for r in watched.ranks.values()) - len(entries)),
                 "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
                 "nics": {} if last or stalled_s is None else self._nics.since(stalled_s),
                 "refused_pages": watched.refused,

@@ -137,7 +137,9 @@ class RankWatch:
         watched = await self._pages.read(job_id)
         if watched is None:
             return []
-        stalled = [found for rank in watched.ranks.values() if (found := self._stalled(rank)) is not None]
+        stalled = [
+            found for rank in watched.ranks.values() if (found := self._stalled(watched, rank)) is not None
+        ]
         dead = rank_deaths.judge(watched, self._rank_events, self._clock)
         return [*dead, *(self._rank_events.stall(watched.job, s) for s in stalled), *self._news(watched)]
 
@@ -200,15 +202,18 @@ class RankWatch:
         await self._pages.close()
         self._deaths.close()
 
-    def _stalled(self, rank: Rank) -> stall.Stall | None:
-        if not rank.alive or rank.launches:
+    def _stalled(self, watched: WatchedJob, rank: Rank) -> stall.Stall | None:
+        if not rank.alive or not rank.is_rank:
             return None
         assert rank.facts is not None
+        # A launcher waits for its rank, and a pool for its program: as long as one of them works, none has stopped.
+        work = [rank.facts, *(r.facts for r in watched.alike(rank) if r.alive and r.facts is not None)]
+        moved = [facts.moved_bytes for facts in work if facts.moved_bytes is not None]
         look = stall.RankObservation(
             at_s=self._now_ns() / 1e9,
             page=rank.page,
-            moved_bytes=rank.facts.moved_bytes,
-            cpu_s=rank.facts.cpu_s,
+            moved_bytes=sum(moved) if moved else None,
+            cpu_s=sum(facts.cpu_s for facts in work),
         )
         rank.progress, found = stall.follow(rank.progress, look, self._limits)
         return found

@@ -33,6 +33,8 @@ class Rank:
     """The processes it descended from when it was first seen."""
     launches: bool = False
     """It only starts ranks (torchrun, torch.multiprocessing) and is none, whatever number Slurm gave it."""
+    helps: bool = False
+    """It only helps a rank (pages.helps) and is none, though it has its number."""
     died_first: bool = False
     """Its death was news: it was not ended because of others."""
 
@@ -40,6 +42,11 @@ class Rank:
     def alive(self) -> bool:
         """The process that made the page still runs (a recycled pid has another start time)."""
         return self.facts is not None and self.facts.state != "Z"
+
+    @property
+    def is_rank(self) -> bool:
+        """Neither a launcher nor a helper."""
+        return not (self.launches or self.helps)
 
     @property
     def stalled(self) -> bool:
@@ -82,10 +89,31 @@ class WatchedJob:
     """When deaths of the last hour were reported, by the monotonic clock."""
     reported: progress.ReportedProgress = field(default_factory=progress.ReportedProgress)
 
+    def alike(self, rank: Rank) -> list[Rank]:
+        """The processes above and below one that have its number, as long as nothing shows which of them is the rank."""
+        if not rank.page.idle:
+            return []
+        return [
+            r
+            for r in self.ranks.values()
+            if r.is_rank
+            and r.page.number == rank.page.number
+            and (r.page.pid in rank.ancestors or rank.page.pid in r.ancestors)
+        ]
+
     def chosen(self) -> list[Rank]:
-        """At most MAX_RANKS by number, without launchers; pages whose process was never met come last, since anyone can write them."""
-        ranked = sorted(
-            (r for r in self.ranks.values() if not r.launches),
-            key=lambda r: (not r.was_alive, r.page.rank is None, r.page.rank or 0),
-        )
+        """At most MAX_RANKS by number; pages whose process was never met come last, since anyone can write them.
+
+        Of one number the likeliest comes first: one that lives before those that were started anew, one that works, or has worked most, before its
+        launcher and its helpers.
+        """
+        ranked = sorted((r for r in self.ranks.values() if r.is_rank), key=_place)
         return ranked[:MAX_RANKS]
+
+
+def _place(rank: Rank) -> tuple[float, ...]:
+    page = rank.page
+    works = rank.alive and page.works
+    cpu_s = rank.facts.cpu_s if rank.facts is not None and not works else 0.0
+    number = page.rank is None, page.rank or 0
+    return (not rank.was_alive, *number, not rank.alive, not works, -cpu_s, -(page.start_ticks or 0))

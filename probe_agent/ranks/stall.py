@@ -49,6 +49,8 @@ class RankObservation:
 class RankProgress:
     """What is remembered of a rank between looks."""
 
+    looked_s: float
+    """When it was last looked at."""
     since_s: float
     """When it last got on."""
     mark: tuple[object, ...]
@@ -80,6 +82,7 @@ def follow(
     mark = _mark(page)
     if before is None:
         first = RankProgress(
+            looked_s=look.at_s,
             since_s=_last_sign(page, look.at_s),
             mark=mark,
             moved_bytes=look.moved_bytes,
@@ -91,6 +94,7 @@ def follow(
     if mark != before.mark or page.phase in OVER or _busy(before, look):
         return (
             RankProgress(
+                looked_s=look.at_s,
                 since_s=look.at_s,
                 mark=mark,
                 moved_bytes=look.moved_bytes,
@@ -103,6 +107,7 @@ def follow(
     bound_s = bound(page, longest, limits)
     fires = stalled_s > bound_s and not before.reported
     after = RankProgress(
+        looked_s=look.at_s,
         since_s=before.since_s,
         mark=mark,
         moved_bytes=look.moved_bytes if look.moved_bytes is not None else before.moved_bytes,
@@ -154,17 +159,14 @@ def _checkpoint_s(page: pages.ProbePage) -> float:
 
 
 def _busy(before: RankProgress, look: RankObservation) -> bool:
-    """Whether the process still moves bytes or uses the CPU, in a phase without a usual length.
-
-    Measured since the last look that was busy, so that a trickle does not count for ever.
-    """
+    """Whether the process has moved bytes or used the CPU since the last look, in a phase without a usual length."""
     if look.page.phase not in BUSY_PHASES:
         return False
-    span_s = max(look.at_s - before.since_s, 1e-3)
-    window_s = min(span_s, 10.0)
-    moved = _more(before.moved_bytes, look.moved_bytes) > BUSY_BYTES_PER_S * window_s
+    # A death is looked at once: in a moment too short to measure, one tick of the CPU is nothing.
+    span_s = max(look.at_s - before.looked_s, 1.0)
+    moved = _more(before.moved_bytes, look.moved_bytes) > BUSY_BYTES_PER_S * span_s
     # A thread may spin while its file server is dead: for a checkpoint only bytes count.
-    spun = look.page.phase != "checkpointing" and _more(before.cpu_s, look.cpu_s) > BUSY_CPU_FRAC * window_s
+    spun = look.page.phase != "checkpointing" and _more(before.cpu_s, look.cpu_s) > BUSY_CPU_FRAC * span_s
     return moved or spun
 
 

@@ -5,6 +5,7 @@ Job names, log lines and Slurm's arguments are untrusted: headers take no line b
 
 from __future__ import annotations
 
+import dataclasses
 import email.message
 import email.policy
 import email.utils
@@ -136,7 +137,7 @@ def content(about: MailHeader, report: Report | None, config: settings.Settings)
     view = _view(about.restart_count, report)
     if view is None:
         return base
-    whole = _of_attempt(base, report, view)
+    whole = _of_attempt(base, about, report, view)
     return (
         whole
         if about.stage != "correction" or view.verdict is None
@@ -189,7 +190,9 @@ def _view(restart_count: int, report: model.ReportModel) -> attempt_view.Attempt
     return found[-1] if found else None
 
 
-def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.AttemptView) -> Content:
+def _of_attempt(
+    base: Content, about: MailHeader, report: model.ReportModel, view: attempt_view.AttemptView
+) -> Content:
     verdict, attempt = view.verdict, view.attempt
     which = f"job {report.title}" + (f", attempt {attempt.attempt}," if len(report.attempts) > 1 else "")
     if verdict is None:
@@ -203,13 +206,19 @@ def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.Att
         evidence=tuple(
             _evidence(e) for e in model.strongest(view.evidence, verdict.evidence, _MOST_EVIDENCE)
         ),
-        steps=_steps(report, verdict),
+        steps=_steps(report, _as_it_came(verdict, is_back=about.requeued or view is not report.attempts[-1])),
         cost=report.cost.words if report.cost else "",
     )
 
 
 def _explanation(view: attempt_view.AttemptView) -> str:
     return sanitize.clean(f"{view.explanation} {view.elsewhere}".rstrip(), 1000)
+
+
+def _as_it_came(verdict: records.Verdict, *, is_back: bool) -> records.Verdict:
+    """The verdict of a start after which the job came back by itself tells nobody to submit it."""
+    step = advice.once_requeued(verdict.next_step) if is_back else verdict.next_step
+    return dataclasses.replace(verdict, next_step=step)
 
 
 def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ...]:
@@ -240,9 +249,15 @@ def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Conte
         summary=f"Of {found.n_siblings} tasks that started, {len(died)} did not complete: {words}."
         if died
         else "",
-        tasks=tuple((t.ref, t.name or t.state.replace("_", " ")) for t in died[:_MOST_TASKS]),
+        tasks=(*((t.ref, t.name or t.state.replace("_", " ")) for t in died[:_MOST_TASKS]), *_more(died)),
         steps=(f"One task: probing-report {died[0].ref}.",) if died else (),
     )
+
+
+def _more(died: Sequence[rows.Sibling]) -> tuple[tuple[str, str], ...]:
+    """That an array's summary leaves tasks out, and how many of which state."""
+    left = died[_MOST_TASKS:]
+    return ((f"and {len(left)} more", rows.by_state(left)),) if left else ()
 
 
 def _of_waiting(base: Content, about: MailHeader, found: query.NeverStarted) -> Content:

@@ -4,7 +4,7 @@
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
---                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, returned (node, at, by_hand: of the nodes that verdicts name, those whose last repair of ours ended with every test passed, and those that a person noted as repaired since their last repair began), account,
+--                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, returned (node, submit_at, at, by_hand: of the node that an attempt's verdict names, when after its end a repair of ours first ended with every test passed, or a person noted it as repaired; not from before a later repair began for that part), account,
 --                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, read_at, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, restart_count, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
@@ -143,7 +143,7 @@ with named as (
     from family f
     left join probing.verdict v
       on v.cluster = f.cluster and v.job_id = f.job_id and v.submit_at = f.submit_at and v.superseded_at is null
-    order by f.state in ('COMPLETED', 'RUNNING'), f.array_task_id, f.het_offset
+    order by f.state = 'COMPLETED', f.state = 'RUNNING', f.array_task_id, f.het_offset
     limit 1000
 )
 select case when exists (select 1 from attempts) then jsonb_build_object(
@@ -164,15 +164,23 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
     'account', (select to_jsonb(r) from probing.run_account r join run u on r.cluster = u.cluster and r."user" = u."user" and r.run_key = u.run_key limit 1),
-    'returned', (select jsonb_agg(jsonb_build_object('node', v.node, 'at', coalesce(w.at, r.closed_at), 'by_hand', w.at is not null) order by v.node)
-                 from (select distinct node from verdicts) v
-                 left join lateral (select i.state, i.opened_at, i.closed_at from probing.repair_incident i
-                                    where i.cluster = (select cluster from picked) and i.node = v.node order by i.opened_at desc limit 1) r on true
-                 left join lateral (select o.at from probing.operator_note o
-                                    where o.cluster = (select cluster from picked) and o.subject = 'node:' || v.node and o.action = 'repaired'
-                                      and o.at >= coalesce(case when r.state = 'returned' then r.closed_at else r.opened_at end, '-infinity')
-                                    order by o.at desc limit 1) w on true
-                 where r.state = 'returned' or w.at is not null),
+    'returned', (select jsonb_agg(jsonb_build_object('node', v.node, 'submit_at', v.submit_at, 'at', b.at, 'by_hand', b.by_hand) order by v.submit_at)
+                 from verdicts v
+                 join attempts a on a.submit_at = v.submit_at
+                 left join lateral (select max(case when i.state = 'returned' then i.closed_at else i.opened_at end) as since from probing.repair_incident i
+                                    where i.cluster = v.cluster and i.node = v.node and coalesce(i.closed_at, 'infinity') > a.end_at
+                                      -- A repair that began for another part's fault leaves done what was done.
+                                      and not exists (select 1 from probing.drain d cross join unnest(d.event_ids) as u (event_id) join probing.event_key k using (event_id)
+                                                      join probing.health_event e on e.event_id = k.event_id and e.at = k.at
+                                                      where d.drain_id = i.drain_id having bool_and(e.device is distinct from v.device))) r on true
+                 cross join lateral (select o.at, o.by_hand
+                                     from (select i.closed_at as at, false as by_hand from probing.repair_incident i
+                                           where i.cluster = v.cluster and i.node = v.node and i.state = 'returned'
+                                           union all
+                                           select n.at, true from probing.operator_note n
+                                           where n.cluster = v.cluster and n.subject = 'node:' || v.node and n.action = 'repaired') o
+                                     where o.at > a.end_at and o.at >= coalesce(r.since, '-infinity')
+                                     order by o.at limit 1) b),
     -- when it was heard, by the server's clock: the node's own may be off
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks' || jsonb_build_object('at', h.received_at)) from probing.agent_heartbeat h
                    where h.cluster = (select cluster from picked) and h.node in (select node from spans where end_at = 'infinity')),

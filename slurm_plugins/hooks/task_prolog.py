@@ -4,13 +4,15 @@
 Started, as the user, as `/usr/bin/python3 -I -S <this file> --probe-dir DIR --job-dir DIR [--default on|off|live]`.
 Standard library only, Python 3.6 and later. `--probe-dir` is a root-owned directory that goes to the front of
 PYTHONPATH, once; `--job-dir` holds the page directories that the Prolog made (%n in it is the node). A user opts out with PROBING=off; with PROBING=live
-the processes answer their owner's questions.
+the processes answer their owner's questions. A task is given the site's default as PROBING_DEFAULT: a job that it submits inherits its variables,
+and nobody has asked there.
 """
 
 import posix
 import sys
 
 OFF = (b"off", b"0", b"no", b"false")
+DUMPS = (b"TORCH_FR_DUMP_TEMP_FILE", b"TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 
 
 def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
@@ -21,12 +23,17 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
             return b""
         options[name] = value
     probe_dir = options["--probe-dir"].encode()
-    wanted = environment.get(b"PROBING", options["--default"].encode()).lower()
+    wish = environment.get(b"PROBING", b"")
+    wanted = (wish or options["--default"].encode()).lower()
+    job_dir = options["--job-dir"].encode()
+    lines = [b"unset " + name for name in DUMPS if is_of_a_job(environment.get(name, b""), job_dir)]
     if wanted in OFF or not probe_dir.startswith(b"/") or b":" in probe_dir:
         # A step that says off inside a job that says on inherits the job's.
-        return b"unset PROBING_PAGE_DIR\n" if b"PROBING_PAGE_DIR" in environment else b""
-    lines = [b"export PROBING=" + (b"live" if wanted == b"live" else b"on")]
-    base = options["--job-dir"].encode().replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
+        lines += [b"unset PROBING_PAGE_DIR"] if b"PROBING_PAGE_DIR" in environment else []
+        return b"".join(line + b"\n" for line in lines)
+    variable = b"PROBING" if wish else b"PROBING_DEFAULT"
+    lines.append(b"export " + variable + b"=" + (b"live" if wanted == b"live" else b"on"))
+    base = job_dir.replace(b"%n", environment.get(b"SLURMD_NODENAME", b""))
     job_id = job_here(base, environment)
     if base and job_id:
         lines.append(b"export PROBING_PAGE_DIR=" + base + b"/" + job_id)
@@ -35,6 +42,12 @@ def main(words: "list[str]", environment: "dict[bytes, bytes]") -> bytes:
     if b"\n" not in path:
         lines.append(b"export PYTHONPATH=" + path)
     return b"\n".join(lines) + b"\n"
+
+
+def is_of_a_job(value: bytes, job_dir: bytes) -> bool:
+    """Whether torch's flight recorder was told by the probe to write into a job's page directory: that of the job that submitted this one."""
+    above = job_dir.partition(b"%")[0]
+    return above != b"" and value.startswith(above) and value.endswith(b"/fr_rank_")
 
 
 def job_here(base: bytes, environment: "dict[bytes, bytes]") -> bytes:

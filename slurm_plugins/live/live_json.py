@@ -102,10 +102,14 @@ def _flag(value: Any) -> bool:
 
 
 def _gpus(fields: Mapping[str, Any], details: Iterable[str], n_nodes: int) -> int | None:
-    """GPUs allocated: what is accounted, else the sum over its nodes."""
-    counted = tres.gpus(slurm_json.text(fields.get("tres_alloc_str")))
+    """GPUs allocated: what is accounted, else the sum over its nodes; null when Slurm does not say."""
+    held = slurm_json.text(fields.get("tres_alloc_str"))
+    counted = tres.gpus(held)
     if counted is not None:
         return counted
+    # What it holds is counted, and no gres of any kind is named.
+    if fields.get("gres_detail") == [] and tres.count("cpu", held) and "gres/" not in held:
+        return 0
     each = [tres.gpus_of_gres(text, n_nodes) for text in details]
     known = [count for count in each if count is not None]
     return sum(known) if known else None

@@ -100,7 +100,7 @@ def job(text: str) -> live_records.LiveJob:
         time_limit_s=limit_s,
         restart_count=tres.number(fields["Restarts"]) or 0,
         nodes=names,
-        n_gpus=_job_gpus(fields.get("TRES", ""), fields.get("JOB_GRES", "")),
+        n_gpus=_job_gpus(fields.get("TRES", ""), fields.get("JOB_GRES")),
         gpus=_indices(names, text),
         requeue=fields["Requeue"].strip() == "1",
         batch=fields["BatchFlag"].strip() != "0",
@@ -155,9 +155,14 @@ def _up_to_next_key(value: str) -> str:
     return re.split(r" +[A-Za-z][\w:/]*=", value, maxsplit=1)[0].strip()
 
 
-def _job_gpus(tres_text: str, job_gres: str) -> int | None:
+def _job_gpus(tres_text: str, job_gres: str | None) -> int | None:
     counted = tres.gpus(tres_text)
-    return counted if counted is not None else tres.gpus_of_gres(_text(job_gres), 1)
+    if counted is not None:
+        return counted
+    gres = _text(job_gres or "")
+    # What it holds is counted, and no gres of any kind is named.
+    has_none = job_gres is not None and not gres and tres.count("cpu", tres_text)
+    return 0 if has_none and "gres/" not in tres_text else tres.gpus_of_gres(gres, 1)
 
 
 def _indices(names: tuple[str, ...], text: str) -> dict[str, tuple[int, ...]] | None:

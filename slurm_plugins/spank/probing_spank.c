@@ -7,7 +7,8 @@
  * probe_dir   root-owned directory that goes to the front of PYTHONPATH, once
  * page_base   where the agent makes <job id>/ for the probe's pages; %n in it is the node's name
  *
- * Who decides, strongest first: --probing, the variable PROBING, the file ~/.probing-off, the site's default.
+ * Who decides, strongest first: --probing, the variable PROBING, the file ~/.probing-off, the site's default. A task
+ * is given the default as PROBING_DEFAULT: a job that it submits inherits its variables, and nobody has asked there.
  * The run key travels to the tasks as PROBING_RUN_KEY and to the Prolog as SPANK_PROBING_RUN_KEY (job control
  * environment), so that the agent can tell which logical training a job belongs to.
  *
@@ -266,21 +267,39 @@ static void put_page_dir(spank_t sp)
 		spank_setenv(sp, "PROBING_PAGE_DIR", path, 1);
 }
 
+/* What torch's flight recorder was told to write into another job's page directory, by the probe in that job. */
+static void drop_inherited(spank_t sp, const char *name)
+{
+	static const char end[] = "/fr_rank_";
+	char value[sizeof(page_base) + 512];
+	size_t n = strcspn(page_base, "%"), used;
+
+	if (n == 0 || spank_getenv(sp, name, value, sizeof(value)) != ESPANK_SUCCESS)
+		return;
+	used = strlen(value);
+	if (!strncmp(value, page_base, n) && used >= sizeof(end) && !strcmp(value + used - (sizeof(end) - 1), end))
+		spank_unsetenv(sp, name);
+}
+
 /* In slurmstepd, as the user, once for every task, the batch script's included. */
 int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
 	enum wish wish = asked;
 	char word[16] = "";
+	bool by_default;
 
 	(void)ac;
 	(void)av;
+	drop_inherited(sp, "TORCH_FR_DUMP_TEMP_FILE");
+	drop_inherited(sp, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
 	if (wish == UNSAID && spank_getenv(sp, "PROBING", word, sizeof(word)) == ESPANK_SUCCESS)
 		wish = wish_of(word);
-	if (wish == UNSAID)
+	by_default = wish == UNSAID;
+	if (by_default)
 		wish = site;
 	if (run_key[0])
 		spank_setenv(sp, "PROBING_RUN_KEY", run_key, 1);
-	spank_setenv(sp, "PROBING", word_of(wish), 1);
+	spank_setenv(sp, by_default ? "PROBING_DEFAULT" : "PROBING", word_of(wish), 1);
 	if (wish == OFF || probe_dir[0] == '\0') {
 		/* A step that says off inside a job that says on inherits the job's. */
 		spank_unsetenv(sp, "PROBING_PAGE_DIR");

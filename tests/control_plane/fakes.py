@@ -197,6 +197,8 @@ class Sacct:
         self.waiting: str | None = None
         """What squeue says of a job and its tasks, without their dependency; None where it knows none."""
         self.dependency = "(null)"
+        self.required, self.excluded = "(null)", "(null)"
+        """Nodes that it asks for, and that it excludes, as squeue prints them."""
         self.listed_as = ""
         """Its id as squeue prints it; empty: as it was asked for."""
         self.job_name = "train"
@@ -211,7 +213,7 @@ class Sacct:
             rows = (line.split("|") for line in self.waiting.splitlines())
             job = self.listed_as or arguments[arguments.index("-j") + 1]
             return "".join(
-                f"{state}|{user}|{job}|{account}|{self.dependency}|{reason}|{self.job_name}\n"
+                f"{state}|{user}|{job}|{account}|{self.dependency}|{job}|{self.required}|{self.excluded}|{reason}|{self.job_name}\n"
                 for state, user, account, reason in rows
             ).encode()
         if program == "scontrol":

@@ -33,8 +33,8 @@ def test_a_reason_is_a_sentence_with_the_way_out(reason: str, never: bool, words
     found = pending_reasons.of(reason)
     assert found is not None
     assert found.never is never
-    assert words in found.words
-    assert found.words.format(job="66")
+    assert words.format(job=66) in found.words("66")
+    assert found.words("66", "named").endswith("; named") is ("{named}" in found.way_out)
     assert "{job}" not in found.why  # which is also given for a job that has ended
 
 

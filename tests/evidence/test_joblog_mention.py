@@ -171,6 +171,8 @@ CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:0
         (f"see “{CANCELLED}” in the manual", False),
         ("比如：“n3:17:20 [4] net.cc:60 NCCL WARN NET/IB : Got async event : port error”。", False),
         ("错误：“n3:17:20 [4] net.cc:60 NCCL WARN NET/IB : Got async event : port error”", True),
+        ("原因：\"OSError: [Errno 5] Input/output error: '/lustre/x'\"", True),
+        ('[rank3] 読み込み失敗："OSError: [Errno 28] No space left on device"', True),
         (f'step 20 sample: "{CANCELLED}" -> label: timeout', False),
         (f"> {TIMEOUT}", False),
         (f"Record(id=2, label='infra', text='{TIMEOUT}')", False),

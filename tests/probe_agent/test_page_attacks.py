@@ -404,7 +404,9 @@ def test_what_the_agent_removes_is_only_the_directory(rig: Rig, tmp_path: Path) 
     assert rig.victims.is_dir()
 
 
-@pytest.mark.parametrize("names", [("fr_rank_0", "fr_rank_1", "fr_rank_2", "fr_rank_3", "fr_rank_4")])
+@pytest.mark.parametrize(
+    "names", [("fr_rank_0", "fr_rank_1", "fr_rank_2", "fr_rank_3", "fr_rank_4", "fr_rank_5")]
+)
 def test_dumps_are_no_way_in(rig: Rig, tmp_path: Path, names: Sequence[str]) -> None:
     """Flight-recorder dumps that are links, pipes, huge, or pickles that would run code: read as data or refused."""
     ran = tmp_path / "ran"
@@ -419,6 +421,7 @@ def test_dumps_are_no_way_in(rig: Rig, tmp_path: Path, names: Sequence[str]) -> 
     with open("fr_rank_2", "wb") as f: f.truncate(1 << 40)
     with open("fr_rank_3", "wb") as f: pickle.dump({"version": "2.10", "entries": [Run()]}, f)
     with open("fr_rank_4", "wb") as f: f.write(os.urandom(4096))
+    with open("fr_rank_5", "wb") as f: f.write(b"Vtext\\n.")
     """
     done = as_user(MALLORY, code, str(rig.mallorys), str(ran))
     assert done.returncode == 0, done.stderr

@@ -234,6 +234,36 @@ def test_a_requeued_job_is_told_what_it_waits_for(story: rows.ReportRows) -> Non
         assert "ReqNodeNotAvail" not in " ".join(build(alone).advice)
 
 
+@pytest.mark.parametrize(
+    ("step", "left"),
+    [
+        ("Submit the job again, or wait for Slurm's requeue: n2 was taken out on purpose.", "Nothing for the job: n2 was taken out on purpose."),
+        ("Submit the job again: it was not at fault. Repair n2.", "Nothing for the job: it was not at fault. Repair n2."),
+        ("Correct that, then submit the job again.", "Correct that, then submit the job again."),
+    ],
+)  # fmt: skip
+def test_a_job_that_came_back_is_not_to_be_submitted_again(
+    story: rows.ReportRows, step: str, left: str
+) -> None:
+    """It would run twice: where Slurm says that it waits, and once a later start is on record."""
+    second, first = story.attempts
+    (verdict,) = story.verdicts
+    down = dataclasses.replace(first, state="NODE_FAIL")
+    verdict = dataclasses.replace(verdict, domain=records.Domain.UNKNOWN, cause="node_set_down", next_step=step)  # fmt: skip
+    alone = dataclasses.replace(story, attempts=(down,), verdicts=(verdict,), drains=())
+    assert build(alone).advice[0] == step, "it may be over: nobody says that it came back"
+    assert build(dataclasses.replace(alone, waits="job 4242 waits (Priority)")).advice[0] == left
+    mailed = model.build(job_ref.parse("4242"), alone, now=NOW, requeued_start=down.n_restarts)
+    assert mailed.advice[0] == left
+    assert mailed.advice[-1].startswith("Slurm has requeued the job under the same id")
+    other = model.build(job_ref.parse("4242"), alone, now=NOW, requeued_start=down.n_restarts + 1)
+    assert other.advice[0] == step, "another start was requeued"
+    for state in ("RUNNING", "COMPLETED", "FAILED"):
+        later = dataclasses.replace(second, state=state, end_at=None if state == "RUNNING" else second.end_at)
+        words = " ".join(build(dataclasses.replace(alone, attempts=(later, down))).advice)
+        assert "Submit the job again" not in words
+
+
 def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> None:
     """An import of the past, or a job that was cancelled since: nothing here says that it still waits."""
     _, first = story.attempts
@@ -657,7 +687,9 @@ def test_the_owners_sentence_is_not_behind_the_operators_mark(
 ) -> None:
     """A refused node is to be repaired by operators; the owner of the job learns that there is nothing to do."""
     verdicts = tuple(dataclasses.replace(v, cause="node_refused", next_step=step) for v in story.verdicts)
-    assert build(dataclasses.replace(story, verdicts=verdicts)).advice[: len(steps)] == steps
+    (_, first) = story.attempts
+    alone = (dataclasses.replace(first, state="FAILED"),)
+    assert build(dataclasses.replace(story, attempts=alone, verdicts=verdicts)).advice[: len(steps)] == steps
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,34 @@ def test_a_job_that_we_may_requeue_is_not_said_to_continue(
     assert "no new job starts there" in line
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, "this job continues (it does not hold the GPU), and no new job starts there"),
+        ({"at": NOW - timedelta(seconds=6)}, "this job continues (it does not hold the GPU)"),
+        ({"why_state": vocabulary.GPUS_UNKNOWN}, "we may put this job back"),
+        ({"why_state": vocabulary.DECIDED_ANEW}, "we may put this job back"),
+        ({"state": "denied", "why_state": "requeue budget"}, "we may put this job back"),
+        ({"job_id": 7}, "we may put this job back"),
+        ({"node": "n1"}, "we may put this job back"),
+        ({"at": NOW - timedelta(seconds=90), "event_ids": ()}, "we may put this job back"),
+    ],
+)
+def test_a_job_that_was_left_where_it_is_is_said_to_continue(changes: dict[str, object], why: str) -> None:
+    """It does not hold the GPU that failed: nobody puts it back. What is not decided for good may still be done."""
+    drained = dataclasses.replace(
+        example.drain("drain", NOW - timedelta(seconds=5)), severity=records.Severity.HIGH
+    )
+    values: dict[str, object] = {
+        "at": NOW - timedelta(seconds=4), "node": "n2", "job_id": RUNNING.job_id, "state": "skipped",
+        "why_state": "it does not hold the GPU", "event_ids": drained.event_ids,
+    }  # fmt: skip
+    left = dataclasses.replace(example.drain("requeue", NOW), **(values | changes))  # type: ignore[arg-type]
+    faults = {"xid:gpu3": {"severity": "high"}}
+    for decisions in ([drained, left], [left, drained]):
+        assert why in node_state.sentences(RUNNING, [beat("n2", faults=faults)], decisions, NOW)[1]
+
+
 def test_one_broken_part_is_one_fault() -> None:
     """Kernel, NVML and a check tell of the same GPU: it is counted once, as `probing-ctl nodes` does."""
     gpu = {"severity": "high", "device": "gpu2", "pci_bus_id": "0000:61:00"}

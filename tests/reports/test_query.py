@@ -48,6 +48,62 @@ def test_the_report_from_the_database_equals_the_report_from_the_records(
     assert got == expected
 
 
+def _returned(story: rows.ReportRows, at: datetime, *, by_hand: bool = False) -> rows.ReturnedNode:
+    """That n2 came back after the attempt of which there is a verdict."""
+    return rows.ReturnedNode(node="n2", at=at, by_hand=by_hand, submit_at=story.verdicts[0].submit_at)
+
+
+@pytest.mark.parametrize(
+    ("devices", "stays"),
+    [(("/scratch",), True), ((None,), True), (("nvme0", "gpu3"), False), (("gpu3",), False), ((), False)],
+)
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_what_was_repaired_stays_so_through_another_parts_fault(
+    store: db_store.Store,
+    story: rows.ReportRows,
+    devices: tuple[str | None, ...],
+    *,
+    stays: bool,
+    by_hand: bool,
+) -> None:
+    """A drain for a mount says nothing of GPU 3, and a later word about it is not when GPU 3 was repaired; where a drain's events are not known, nobody can tell."""
+    fill(store, story)
+    assert story.verdicts[0].device == "gpu3"
+
+    def repair(opened_at: str, closed_at: str, state: str, events: tuple[records.HealthEvent, ...]) -> None:
+        drain = records.Drain(
+            drain_id=uuid.uuid4(), cluster="c", node="n2", at=example.at(opened_at), action="drain", reason="probing: x",
+            owner="probing", state="done", event_ids=tuple(e.event_id for e in events),
+        )  # fmt: skip
+        store.add_drain(drain)
+        store.open_incident(
+            records.RepairIncident(
+                incident_id=uuid.uuid4(), cluster="c", node="n2", drain_id=drain.drain_id, reason=drain.reason, cause="gpu",
+                state=state, opened_at=drain.at, changed_at=drain.at, closed_at=example.at(closed_at) if closed_at else None,
+            )
+        )  # fmt: skip
+
+    def note(at: str) -> None:
+        store.add_notes([
+            records.OperatorNote(note_id=uuid.uuid4(), cluster="c", at=example.at(at), author="ada", subject="node:n2", action="repaired")
+        ])  # fmt: skip
+
+    found = [
+        example.event(uuid.uuid4(), example.at("14:54:00"), node="n2", device=device) for device in devices
+    ]
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=found)
+    repair("14:21:00", "14:50:00", "lifted" if by_hand else "returned", ())
+    if by_hand:
+        note("14:50:00")
+    first = _returned(story, example.at("14:50:00"), by_hand=by_hand)
+    assert read(store.connection_uri(), "4242").returned == (first,)
+    repair("14:55:00", "", "queued", tuple(found))
+    assert read(store.connection_uri(), "4242").returned == ((first,) if stays else ())
+    note("14:58:00")
+    again = first if stays else _returned(story, example.at("14:58:00"), by_hand=True)
+    assert read(store.connection_uri(), "4242").returned == (again,)
+
+
 def test_a_node_that_came_back_is_known_by_its_latest_repair(
     store: db_store.Store, story: rows.ReportRows
 ) -> None:
@@ -66,7 +122,7 @@ def test_a_node_that_came_back_is_known_by_its_latest_repair(
     repair("n1", "returned", example.at("14:21:00"), back_at)
     assert read(store.connection_uri(), "4242").returned == ()
     repair("n2", "returned", example.at("14:21:00"), back_at)
-    assert read(store.connection_uri(), "4242").returned == (rows.ReturnedNode(node="n2", at=back_at),)
+    assert read(store.connection_uri(), "4242").returned == (_returned(story, back_at),)
     repair("n2", "testing", example.at("14:55:00"), None)
     assert read(store.connection_uri(), "4242").returned == ()
 
@@ -87,7 +143,7 @@ def test_a_node_that_a_person_noted_as_repaired_is_back_until_its_next_repair(
     note("n2", at, action="note")
     assert read(store.connection_uri(), "4242").returned == ()
     note("n2", at)
-    by_hand = rows.ReturnedNode(node="n2", at=at, by_hand=True)
+    by_hand = _returned(story, at, by_hand=True)
     assert read(store.connection_uri(), "4242").returned == (by_hand,)
     for opened_at, state, found in (("14:40:00", "lifted", (by_hand,)), ("14:55:00", "ticket", ())):
         opened = example.at(opened_at)
@@ -158,6 +214,12 @@ def test_array_tasks_and_het_components_are_found_by_how_people_name_them(
     store.save_verdicts([records.Verdict.from_row(vars(story.verdicts[0]) | about)])
     reasons = {s.ref: (s.component, s.reason) for s in read(url, "500").siblings}
     assert reasons == {"500_1": (None, ""), "500_2": ("gpu", story.verdicts[0].summary), "500_3": (None, "")}
+    for task, state in ((1, "COMPLETED"), (2, "RUNNING"), (3, "FAILED")):
+        (old,) = read(url, f"500_{task}").attempts
+        end_at = None if state == "RUNNING" else example.at("14:30:00")
+        store.upsert_attempts([dataclasses.replace(old, state=state, end_at=end_at)])
+    ordered = [s.state for s in read(url, "500").siblings]
+    assert ordered == ["FAILED", "RUNNING", "COMPLETED"], "what runs may yet fail"
     with pytest.raises(errors.NotFound):
         read(url, "500_9")
 

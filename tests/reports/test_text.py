@@ -561,6 +561,20 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
     assert "500_1 " not in page
 
 
+@pytest.mark.parametrize(("n_failed", "left"), [(20, ""), (22, "and 6 more (4 RUNNING, 2 FAILED): ")])
+def test_tasks_that_an_overview_leaves_out_are_counted(n_failed: int, left: str) -> None:
+    """Whoever reads twenty lines must know that there are more, and where."""
+    states = ["FAILED"] * n_failed + ["RUNNING"] * (4 if left else 0) + ["COMPLETED"] * 5
+    tasks = tuple(
+        rows.Sibling(job_id=500 + i, array_job_id=500, array_task_id=i, state=state, n_attempts=1)
+        for i, state in enumerate(states)
+    )
+    page = text.render_overview("500", rows.ReportRows(siblings=tasks, n_siblings=len(tasks)), now=NOW)
+    assert len(re.findall(r"(?m)^  500_\d+ +FAILED +1 start$", page)) == 20
+    assert (f"  {left}probing-report 500 --json has all" in page) is bool(left)
+    assert (" more (" in page) is bool(left)
+
+
 def test_a_slow_rank_is_told_of_a_job_that_completed() -> None:
     """Nothing died, and yet somebody waited: which rank, on which node, within 80 columns."""
     words = "rank 5 is slow: computing takes it 0.24 s a step, 1.20 times the median of 8 ranks (0.2 s)"

@@ -197,7 +197,7 @@ def test_task_prolog_prepends_once(hook: Hook) -> None:
         environment = {"SLURM_JOB_ID": "7", **({} if before is None else {"PYTHONPATH": before})}
         done = hook("task_prolog", "--probe-dir", "/opt/p", "--job-dir", "/run/j", environment=environment)
         assert done.stdout.splitlines() == [
-            "export PROBING=on",
+            "export PROBING_DEFAULT=on",
             "export PROBING_PAGE_DIR=/run/j/7",
             f"export PYTHONPATH={after}",
         ]
@@ -253,19 +253,45 @@ def test_task_prolog_on_overrides_the_sites_off(hook: Hook) -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "user", "exported"), [("on", "live", "live"), ("live", None, "live"), ("live", "on", "on")]
+    ("site", "user", "exported"),
+    [
+        ("on", "live", "PROBING=live"),
+        ("live", None, "PROBING_DEFAULT=live"),
+        ("live", "", "PROBING_DEFAULT=live"),
+        ("live", "on", "PROBING=on"),
+    ],
 )
 def test_a_live_job_says_so_to_its_processes(hook: Hook, site: str, user: str | None, exported: str) -> None:
-    """The user's word before the site's."""
+    """The user's word before the site's, which has a name of its own: a job that is submitted from inside inherits both."""
     environment = {} if user is None else {"PROBING": user}
     done = hook("task_prolog", "--probe-dir", "/opt/p", "--default", site, environment=environment)
-    assert done.stdout.splitlines()[0] == f"export PROBING={exported}"
+    assert done.stdout.splitlines()[0] == f"export {exported}"
 
 
 def test_task_prolog_cannot_be_made_to_write_other_lines(hook: Hook) -> None:
     """A line break in the user's PYTHONPATH adds no variable: it is left as it was."""
     done = hook("task_prolog", "--probe-dir", "/opt/p", environment={"PYTHONPATH": "/a\nexport EVIL=1"})
-    assert done.stdout == "export PROBING=on\n"
+    assert done.stdout == "export PROBING_DEFAULT=on\n"
+
+
+def test_a_job_submitted_from_a_job_knows_the_sites_word_of_now(hook: Hook) -> None:
+    """What nobody has asked for is no wish of the user's: after an incident the site says off."""
+    environment = {"PROBING_DEFAULT": "live", "PROBING_PAGE_DIR": "/run/j/7"}
+    done = hook("task_prolog", "--probe-dir", "/opt/p", "--default", "off", environment=environment)
+    assert done.stdout == "unset PROBING_PAGE_DIR\n"
+
+
+@pytest.mark.parametrize("word", ["on", "off"])
+@pytest.mark.parametrize("job_dir", ["/run/j", "/run/j/%n"])
+def test_a_job_submitted_from_a_job_writes_no_dumps_there(hook: Hook, word: str, job_dir: str) -> None:
+    """The other job's directory is gone, or another's by then. Where the user wants dumps is theirs."""
+    environment = {
+        "PROBING": word,
+        "TORCH_FR_DUMP_TEMP_FILE": "/run/j/n1/101/fr_rank_",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/scratch/101/fr_rank_",
+    }
+    done = hook("task_prolog", "--probe-dir", "/opt/p", "--job-dir", job_dir, environment=environment)
+    assert [line for line in done.stdout.splitlines() if "TORCH" in line] == ["unset TORCH_FR_DUMP_TEMP_FILE"]
 
 
 def test_prolog_and_epilog_leave_a_note_where_no_agent_listens(hook: Hook, tmp_path: Path) -> None:
@@ -402,7 +428,7 @@ def test_wrapper_builds_on_the_sites_task_prolog(tmp_path: Path, hook: Hook) -> 
     ours = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "task_prolog.py"), "--probe-dir", "/opt/p"]
     done = hook("wrapper", "task", "--site", site, "--", *ours, environment={"PYTHONPATH": "/user"})
     assert done.stdout == (
-        "print hello\nexport PYTHONPATH=/site\nexport A=b\nexport PROBING=on\nexport PYTHONPATH=/opt/p:/site\n"
+        "print hello\nexport PYTHONPATH=/site\nexport A=b\nexport PROBING_DEFAULT=on\nexport PYTHONPATH=/opt/p:/site\n"
     )
     assert done.returncode == 0
 

@@ -281,9 +281,12 @@ def spank(box: cluster.Sandbox, tmp_path: Path) -> Iterator[Path]:
         path.write_bytes(content)
 
 
+DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+
+
 def task_environment(box: cluster.Sandbox, *options: str, **variables: str) -> dict[str, str]:
     """Our variables and PYTHONPATH as one task of an srun sees them."""
-    wanted = ("PROBING", "PROBING_PAGE_DIR", "PROBING_RUN_KEY", "PYTHONPATH")
+    wanted = ("PROBING", "PROBING_DEFAULT", "PROBING_PAGE_DIR", "PROBING_RUN_KEY", "PYTHONPATH", *DUMPS)
     done = subprocess.run(
         ["srun", "-n1", "-w", "n1", *options, "env"],
         env={**box.env, **variables},
@@ -336,7 +339,7 @@ def test_spank_puts_only_our_variables(box: cluster.Sandbox, spank: Path) -> Non
     """Every task gets page directory and path, once; PYTHONPATH keeps the user's elements, empty ones too."""
     got = task_environment(box)
     assert got.pop("PROBING_PAGE_DIR").startswith("/run/n1/jobs/")
-    assert got == {"PROBING": "on", "PYTHONPATH": "/opt/probe"}
+    assert got == {"PROBING_DEFAULT": "on", "PYTHONPATH": "/opt/probe"}
     for before, after in (
         ("/a:/b", "/opt/probe:/a:/b"),
         ("/a::/b:", "/opt/probe:/a::/b:"),
@@ -360,8 +363,17 @@ def test_spank_hears_no(box: cluster.Sandbox, spank: Path, tmp_path: Path) -> No
     assert task_environment(box, HOME=home, PROBING="on")["PROBING"] == "on"
     assert task_environment(box, "--probing=on", HOME=home, PROBING="off")["PROBING"] == "on"
     spank.write_text(spank.read_text().rstrip() + " default=off nonsense=1\n")
-    assert task_environment(box) == {"PROBING": "off"}
+    # What a job has by the site's default is no wish, where it submits another.
+    assert task_environment(box, PROBING_DEFAULT="on") == {"PROBING_DEFAULT": "off"}
     assert task_environment(box, "--probing=on")["PYTHONPATH"] == "/opt/probe"
+
+
+def test_spank_drops_what_another_job_was_given(box: cluster.Sandbox, spank: Path) -> None:
+    """The flight recorder of a job that was submitted from another would write into that one's directory. The user's own place stands."""
+    places = dict(zip(DUMPS, ("/run/n2/jobs/101/fr_rank_", "/scratch/101/fr_rank_"), strict=True))
+    for word in ("on", "off"):
+        got = task_environment(box, PROBING=word, **places)
+        assert {name: got[name] for name in DUMPS if name in got} == {DUMPS[1]: places[DUMPS[1]]}
 
 
 def test_spank_in_batch_jobs_and_their_steps(box: cluster.Sandbox, spank: Path) -> None:
@@ -469,7 +481,7 @@ TORCH = {
     "version.py": "__version__ = '2.9.1'\n",
     "optim/__init__.py": "",
 }
-PRINTED = ("PROBING", "PROBING_PAGE_DIR", "PYTHONPATH", "SITE_SAW", "SITE_REMOVES")
+PRINTED = ("PROBING", "PROBING_DEFAULT", "PROBING_PAGE_DIR", "PYTHONPATH", "SITE_SAW", "SITE_REMOVES")
 
 
 def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_path: Path) -> None:
@@ -504,7 +516,8 @@ def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_pa
     assert directory.parent == task_prolog / "n1"
     assert both == 2 * [
         {
-            "PROBING": "on",
+            "PROBING": None,
+            "PROBING_DEFAULT": "on",
             "PROBING_PAGE_DIR": str(directory),
             "PYTHONPATH": f"{probe}:/site:{user}",
             "SITE_SAW": user,
@@ -525,6 +538,7 @@ def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_pa
     (off,) = tasks("-n1", PROBING="off")
     assert off == {
         "PROBING": "off",
+        "PROBING_DEFAULT": None,
         "PROBING_PAGE_DIR": None,
         "PYTHONPATH": f"/site:{user}",
         "SITE_SAW": user,

@@ -114,7 +114,7 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
             start_at=end_at - timedelta(hours=1), end_at=end_at, user="ada", account="lab", partition="gpu", name="x", n_gpus=8,
             state="FAILED", nodes=(f"n{n}",),
         )
-        for n in range(6)
+        for n in range(7)
     ]  # fmt: skip
     store.upsert_attempts(starts)
     store.save_verdicts([
@@ -126,16 +126,27 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
         for a in starts
     ])  # fmt: skip
     minute = timedelta(minutes=1)
+    mount = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n6", at=end_at + 39 * minute, observed_at=end_at + 39 * minute, kind="mount", code="missing",
+        severity=records.Severity.LOW, source="checks", message="it is gone", device="/scratch",
+    )  # fmt: skip
+    fakes.deliver(store, "n6", mount)
+    of_mount = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n6", at=end_at + 40 * minute, action="drain", reason="probing: mount missing /scratch",
+        owner="probing", state="done", event_ids=(mount.event_id,),
+    )  # fmt: skip
+    store.add_drain(of_mount)
     for node, state, opened_at, closed_at in (
         ("n0", "returned", end_at, end_at + 30 * minute),
         ("n1", "returned", end_at - 30 * minute, end_at - minute),
         ("n2", "returned", end_at, end_at + 30 * minute),
         ("n2", "queued", end_at + 40 * minute, None),
         ("n3", "lifted", end_at, end_at + 30 * minute),
+        ("n6", "queued", end_at + 40 * minute, None),
     ):
         store.open_incident(
             records.RepairIncident(
-                incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=uuid.uuid4(), reason="probing: xid 79 gpu3", cause="gpu",
+                incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=of_mount.drain_id if node == "n6" else uuid.uuid4(), reason="probing: xid 79 gpu3", cause="gpu",
                 state=state, opened_at=opened_at, changed_at=opened_at, closed_at=closed_at,
             )
         )  # fmt: skip
@@ -143,14 +154,16 @@ def test_what_a_repair_has_ended_is_no_next_step(store: db_store.Store) -> None:
         records.OperatorNote(
             note_id=uuid.uuid4(), cluster="c", at=end_at + after, author="ada", subject=f"node:{n}", action="repaired"
         )
-        for n, after in (("n2", 30 * minute), ("n4", -minute), ("n5", minute))
+        for n, after in (("n2", 30 * minute), ("n4", -minute), ("n5", minute), ("n6", minute), ("n6", 45 * minute))
     )  # fmt: skip
     rows = store.rows(site.statement("now_jobs"), {"cluster": "c"})
     steps = {job.node: job.next_step for job in map(now.job_of, rows)}
     assert steps.pop("n0") == (
         f"n0 passed every test of its repair and came back into service at {phrase.stamp_z(end_at + 30 * minute)}."
     )
-    assert steps.pop("n5") == f"n5 was noted as repaired at {phrase.stamp_z(end_at + minute)}."
+    for node in ("n5", "n6"):  # n6 is out for its mount since: its GPU stays repaired
+        noted = f"{node} was noted as repaired at {phrase.stamp_z(end_at + minute)}."
+        assert steps.pop(node) == noted
     assert steps == dict.fromkeys(("n1", "n2", "n3", "n4"), "Reseat or replace GPU 3.")
 
 

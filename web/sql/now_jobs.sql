@@ -1,6 +1,6 @@
 -- Attempts that died, those alike (an array's tasks) in one row, 40 rows of each owner and account at most, hardware's first; and attempts that run and stand still or are slow.
 -- Inputs   cluster.
--- Output   kind (died, stalled, slow), one row an attempt and kind, the latest of those alike; n_alike: further ones; n_left_out: deaths of the same owner and account beyond the 40 rows, in their first, and n_own_left_out: those of them by their own programs; returned_at: when the node at fault came back from its latest repair with every test passed, or (by_hand) a person noted it as repaired since that began.
+-- Output   kind (died, stalled, slow), one row an attempt and kind, the latest of those alike; n_alike: further ones; n_left_out: deaths of the same owner and account beyond the 40 rows, in their first, and n_own_left_out: those of them by their own programs; returned_at: when after the end the node at fault first came back from a repair with every test passed, or (by_hand) a person noted it as repaired; not from before a later repair began for that part.
 WITH died AS (
     SELECT f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.domain, f.end_at,
            row_number() OVER alike AS nth, count(*) OVER (alike ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS n_same
@@ -20,22 +20,28 @@ WITH died AS (
 )
 (SELECT 'died' AS kind, f.cluster, f.job_id, f.ref, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
         f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place,
-        CASE WHEN w.at > f.end_at THEN w.at WHEN r.state = 'returned' AND r.closed_at > f.end_at THEN r.closed_at END AS returned_at,
-        coalesce(w.at > f.end_at, false) AS by_hand, s.n_same - 1 AS n_alike, CASE WHEN s.nth_story = 1 THEN s.n_left_out ELSE 0 END AS n_left_out,
+        w.at AS returned_at, coalesce(w.by_hand, false) AS by_hand, s.n_same - 1 AS n_alike, CASE WHEN s.nth_story = 1 THEN s.n_left_out ELSE 0 END AS n_left_out,
         CASE WHEN s.nth_story = 1 THEN s.n_own_left_out ELSE 0 END AS n_own_left_out
  FROM listed s
  JOIN ops.attempt_verdicts f ON f.cluster = s.cluster AND f.job_id = s.job_id AND f.attempt = s.attempt
  LEFT JOIN LATERAL (
-     SELECT i.state, i.opened_at, i.closed_at FROM probing.repair_incident i
-     WHERE i.node = f.node AND i.cluster = f.cluster
-     ORDER BY i.opened_at DESC
-     LIMIT 1
+     SELECT max(CASE WHEN i.state = 'returned' THEN i.closed_at ELSE i.opened_at END) AS since FROM probing.repair_incident i
+     WHERE i.node = f.node AND i.cluster = f.cluster AND coalesce(i.closed_at, 'infinity') > f.end_at
+       -- A repair that began for another part's fault leaves done what was done.
+       AND NOT EXISTS (
+           SELECT 1 FROM probing.drain d CROSS JOIN unnest(d.event_ids) AS u (event_id) JOIN probing.event_key k USING (event_id)
+           JOIN probing.health_event e ON e.event_id = k.event_id AND e.at = k.at
+           WHERE d.drain_id = i.drain_id HAVING bool_and(e.device IS DISTINCT FROM f.device))
  ) r ON true
  LEFT JOIN LATERAL (
-     SELECT o.at FROM probing.operator_note o
-     WHERE o.cluster = f.cluster AND o.subject = 'node:' || f.node AND o.action = 'repaired'
-       AND o.at >= coalesce(CASE WHEN r.state = 'returned' THEN r.closed_at ELSE r.opened_at END, '-infinity')
-     ORDER BY o.at DESC
+     SELECT o.at, o.by_hand
+     FROM (SELECT i.closed_at AS at, false AS by_hand FROM probing.repair_incident i
+           WHERE i.cluster = f.cluster AND i.node = f.node AND i.state = 'returned'
+           UNION ALL
+           SELECT n.at, true FROM probing.operator_note n
+           WHERE n.cluster = f.cluster AND n.subject = 'node:' || f.node AND n.action = 'repaired') o
+     WHERE o.at > f.end_at AND o.at >= coalesce(r.since, '-infinity')
+     ORDER BY o.at
      LIMIT 1
  ) w ON true
  WHERE s.nth_story <= 40

@@ -132,20 +132,28 @@ def heal_one(
 ) -> str:
     """Notes one node as repaired in a person's name and lifts our drain, unless `why` says what still fails.
 
-    A node that Slurm holds down since it booted is given to its repair, which tests it. Of a drain that is not ours the
-    answer says who lifts it.
+    A node whose last tests did not pass, or that Slurm holds down since it booted, is given to its repair, which tests it. Of a
+    drain that is not ours the answer says who lifts it.
     """
-    from probing_cluster.control_plane.repair import way_back
+    from probing_cluster.control_plane.repair import way_back, workflow
 
     if why:
         raise NotDone(why)
-    add_notes(config, store, [name], "repaired", note, person)
     node = slurm.node(name)
+    failed = _failed_tests(config, store, name) if node is not None and node.ours else ""
+    if failed and (off := workflow.switched_off(config)):
+        raise NotDone(
+            f"its last tests did not pass ({failed}), and {off} keeps it from being tested again; `probing-ctl resume {name}` returns it untested"
+        )
+    add_notes(config, store, [name], "repaired", note, person)
     if node is None or not node.ours:
         return f"noted as repaired; {way_back.not_ours(node) or 'it is not drained'}"
-    if _is_tested(config, store, name) and way_back.is_back_from_boot(node):
+    booted = _is_tested(config, store, name) and way_back.is_back_from_boot(node)
+    if failed or booted:
         add_notes(config, store, [name], "release", note, person)
-        return f"noted as repaired; it booted, and its repair tests it before it returns (probing-ctl repair show {name})"
+        before = f"its last tests did not pass ({failed})" if failed else "it booted"
+        unseen = f"; `probing-ctl resume {name}` returns it untested" if failed and not booted else ""
+        return f"noted as repaired; {before}, and its repair tests it before it returns (probing-ctl repair show {name}){unseen}"
     return f"noted as repaired and {resume_one(config, store, slurm, name, person)}"
 
 
@@ -155,6 +163,17 @@ def _is_tested(config: settings.Settings, store: db_store.Store, name: str) -> b
 
     under = store.incidents(cluster=config.cluster.name, node=name, open_only=True)
     return bool(under) and not workflow.switched_off(config)
+
+
+def _failed_tests(config: settings.Settings, store: db_store.Store, name: str) -> str:
+    """Which of the last tests of a node under repair failed or left it unproven, shortened; empty for none."""
+    from probing_cluster.control_plane.repair import round_findings, workflow
+
+    under = store.incidents(cluster=config.cluster.name, node=name, open_only=True)
+    failing = [words for one in under for words in one.detail.get("failing") or ()]
+    failed = [w for w in failing if round_findings.is_of_a_test(w.removeprefix(workflow.NOT_PROVEN))]
+    more = f"; and {len(failed) - 1} more" if len(failed) > 1 else ""
+    return f"{sanitize.clean(failed[0], 160)}{more}" if failed else ""
 
 
 def add_notes(

@@ -207,7 +207,7 @@ def _node_rows(
             beats.get(name),
             (ages.get(name), silences.get(name)),
             (_open_drain(open_drains.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
-            acks.get(name),
+            _of_test(acks.get(name), open_drains.get(name)) if name in tested else acks.get(name),
         )
         | node_table.under_test(slurm.get(name), tested.get(name))
         | {
@@ -260,6 +260,11 @@ def _node_row(
         "drained_for": "; ".join(text for text in (drain.reason, drain.why_state) if text) if drain else "",
         "acknowledged": _acknowledged(ack, drain, named, node),
     }
+
+
+def _of_test(ack: records.OperatorNote | None, drain: records.Drain | None) -> records.OperatorNote | None:
+    """What is acknowledged of a node that our test has: the drain that the test is for. A partner in the test has none."""
+    return ack if ack is not None and drain is not None and ack.at >= drain.at else None
 
 
 def _acknowledged(

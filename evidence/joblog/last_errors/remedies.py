@@ -67,7 +67,7 @@ _CAUGHT = re.compile(
 )
 """The program ends by itself after an interruption that it may have asked for: before its limit, or when it is told to make room."""
 _WARNED = re.compile(
-    r"(?P<speaker>.{0,80}\bsubmitit )WARNING .{0,60}\bCaught signal (?:SIGUSR\d|1[0-2]) on \S{1,253}: this job is (?:timed-out|preempted)\.?$"
+    r"(?P<speaker>.{0,80}\bsubmitit )WARNING .{0,60}\bCaught signal (?:SIGUSR\d|1[02]) on \S{1,253}: this job is (?:timed-out|preempted)\.?$"
 )
 """Slurm warns submitit of the end to come; submitit ends the work itself, and says whether that went well."""
 _INTERRUPTED = re.compile(r"(?:Traceback \(|\s|KeyboardInterrupt\b|(?:\w{1,40}\.){0,4}CancelledError\b)")

@@ -15,29 +15,39 @@ def _arm():
 def _chain(here):
     # The user's own sitecustomize, which ours has shadowed, runs as if ours were not there: same
     # module name, and its exceptions are Python's to report, as they always were.
+    # Another may do the same: one of ours in an older place, or some tool's. None of them is run twice: what stands
+    # before us on the path has run already.
+    passed = sys.__dict__.setdefault("_probing_passed", [])
+    paths = list(sys.path)
+    for path in paths[paths.index(here) + 1 if here in paths else 0 :]:
+        if path != here and path not in passed and _found(path, passed):
+            return
+
+
+def _found(path, passed):
     if sys.version_info < (3, 4):
         import imp
 
         try:
-            found = imp.find_module("sitecustomize", [p for p in sys.path if p != here])
+            found = imp.find_module("sitecustomize", [path])
         except ImportError:
-            return
+            return False
+        passed.append(path)
         imp.load_module("sitecustomize", *found)
-        return
-    paths = [p for p in sys.path if p != here]
+        return True
     for finder in sys.meta_path:
         if getattr(finder, "__name__", "") != "PathFinder":
             continue
-        spec = finder.find_spec("sitecustomize", paths)
+        spec = finder.find_spec("sitecustomize", [path])
         if spec is None or spec.loader is None:
-            return
-        module = type(sys)(spec.name)
-        module.__spec__ = spec
-        module.__loader__ = spec.loader
-        module.__file__ = spec.origin
-        sys.modules["sitecustomize"] = module
+            return False
+        passed.append(path)
+        from importlib.util import module_from_spec
+
+        module = sys.modules["sitecustomize"] = module_from_spec(spec)
         spec.loader.exec_module(module)
-        return
+        return True
+    return False
 
 
 _here = os.path.dirname(os.path.abspath(__file__))

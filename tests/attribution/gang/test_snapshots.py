@@ -49,6 +49,16 @@ def test_the_last_snapshot_of_each_node_counts(make: Any) -> None:
     assert (found.kind, found.ranks, found.nodes) == ("python_loop", (2,), ("n2",))
 
 
+def test_an_idle_process_with_a_ranks_number_does_not_stand_for_it(make: Any) -> None:
+    """A compile worker has the number of its rank and is younger. A rank that was started anew is younger, too, and counts."""
+    worker = entry(0, pid=900, steps=0, calls=[], phase="loading", phase_age_s=1.0)
+    rank, dead = entry(0, phase_age_s=500.0), entry(0, alive=False, phase_age_s=500.0)
+    for before in (rank, dead):
+        gang = snapshots.gang([snapshot(make, "n1", before, worker, entry(1))])
+        assert gang is not None
+        assert [r.pid for r in gang.ranks if r.rank == 0] == [100 if before is rank else 900]
+
+
 def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
     """Snapshots from the teardown, when Slurm kills tasks, do not hide earlier ones."""
     before = [snapshot(make, "n1", entry(0), entry(1)), snapshot(make, "n2", lost(2), entry(3))]

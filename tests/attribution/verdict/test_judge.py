@@ -1365,6 +1365,15 @@ def test_what_the_next_job_on_the_node_met_is_not_ours(make):
     assert make.judge(after, shared=following).cause == "user_error"
 
 
+def lost_after(make, after_s):
+    """What kernel and NVML report of a GPU that is lost so many seconds after the end."""
+    part = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}
+    return [
+        make.event(-after_s, kind="xid", code="79", source="kernel", **part),
+        make.event(-after_s, kind="gpu_lost", source="nvml", **part),
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "after_s", "cause"),
     [
@@ -1372,19 +1381,24 @@ def test_what_the_next_job_on_the_node_met_is_not_ours(make):
         ("python_exception", "RuntimeError: no sample left", 20, "gpu_lost"),
         ("python_exception", "RuntimeError: no sample left", 90, "user_error"),
         ("program_error", "solver: the mesh has no cells", 90, "user_error"),
-        ("cuda_error", "CUDA error: unspecified launch failure", 90, "gpu_lost"),
     ],
 )
 def test_a_gpu_lost_long_after_an_own_error_is_not_its_cause(make, kind, message, after_s, cause):
-    """A job's own error needs no fault that nobody saw until a minute after the end; an error of CUDA's may."""
-    lost = [
-        make.event(
-            -after_s, kind="xid", code="79", source="kernel", device="gpu3", gpu_uuid=make.uuid("n2", 3)
-        ),
-        make.event(-after_s, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3)),
-    ]
+    """A job's own error needs no fault that nobody saw until a minute after the end."""
     own = make.finding(kind, message=message, detail={"first_cause": True, "role": "root"})
-    assert make.judge(*lost, own).cause == cause
+    assert make.judge(*lost_after(make, after_s), own).cause == cause
+
+
+def test_a_gpu_that_was_read_well_after_the_end_did_not_cause_it(make):
+    """Its agent reads it every few seconds; without an agent, or after a hang, the loss may only be noticed then."""
+    assert make.judge(*lost_after(make, 20)).cause == "gpu_lost"
+    assert make.judge(*lost_after(make, 90)).cause == "user_error"
+    ended = make.attempt(state="CANCELLED")
+    assert make.judge(*lost_after(make, 150), attempt=ended).cause == "user_cancelled"
+    crashed = make.attempt(exit_code=11)
+    assert make.judge(*lost_after(make, 20), attempt=crashed).cause == "user_error"
+    timeout = make.attempt(state="TIMEOUT")
+    assert make.judge(*lost_after(make, 90), attempt=timeout).cause == "gpu_lost"
 
 
 def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):

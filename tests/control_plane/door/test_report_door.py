@@ -67,7 +67,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
-            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=15 ReqNodeList= lets it start elsewhere; n4 is drained by us (probing: xid 79 gpu3)",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3)",
         ),
         (
             "PENDING|alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
@@ -75,7 +75,7 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ),
         (
             "PENDING|alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
-            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=15 ReqNodeList= lets it start elsewhere; n4 is drained by us (probing: xid 79 gpu3); n9 is",
+            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3); n9 is",
         ),
         (
             "PENDING|alice|lab|DependencyNeverSatisfied\n",
@@ -199,10 +199,10 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
     end_at = attempt.end_at or fakes.NOW
     knowing.store.upsert_attempts([dataclasses.replace(attempt, state="REQUEUED", end_at=end_at)])
     rows = answer(knowing, ALICE, ASK)["rows"]
-    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved; if it names them (--nodelist), scontrol update JobId=7 ReqNodeList= lets it start elsewhere"
+    words = "job 7 waits (ReqNodeNotAvail, UnavailableNodes:n4): nodes that it needs are down, drained or reserved"
     assert rows["waits"] == words  # type: ignore[index]
     by_slurm = {"why_state": "it is PENDING: it has not ended", "state": "skipped"}
-    for state, skip, waits in (("NODE_FAIL", {}, False), ("NODE_FAIL", {"why_state": "it is interactive"}, False), ("NODE_FAIL", by_slurm, True)):  # fmt: skip
+    for state, skip, waits in (("FAILED", {}, False), ("FAILED", {"why_state": "it is interactive"}, False), ("NODE_FAIL", {}, True), ("FAILED", by_slurm, True)):  # fmt: skip
         knowing.store.upsert_attempts([dataclasses.replace(attempt, state=state, end_at=end_at)])
         knowing.store.add_drain(
             records.Drain(
@@ -221,6 +221,40 @@ def test_what_a_requeued_job_waits_for_is_in_its_report(
 
     monkeypatch.setattr(knowing.run_slurm, "__class__", type("Away", (fakes.Sacct,), {"__call__": away}))
     assert answer(knowing, ALICE, ASK)["ok"]
+
+
+@pytest.mark.parametrize(
+    ("required", "excluded", "ours", "words"),
+    [
+        ("(null)", "(null)", (), ""),
+        ("n4", "(null)", (), "; it asks for n4 (--nodelist): scontrol update JobId=15 ReqNodeList= lets it start elsewhere"),
+        ("(null)", "n[1-3]", (), "; it excludes n[1-3] (--exclude): scontrol update JobId=15 ExcNodeList= lets it start there"),
+        ("(null)", "n[1-3]", ("n2",), "; it excludes n[1,3] (--exclude): scontrol update JobId=15 ExcNodeList=n2 lets it start there"),
+        ("(null)", "n2", ("n2",), ""),
+        ("(null)", "n[1-", (), ""),
+        ("n4", "n1", (), "; it asks for n4 (--nodelist): scontrol update JobId=15 ReqNodeList= lets it start elsewhere; it excludes n1 (--exclude): scontrol update JobId=15 ExcNodeList= lets it start there"),
+    ],
+)  # fmt: skip
+def test_the_way_out_of_the_queue_is_that_of_the_nodes_a_job_names(
+    knowing: context.Context, required: str, excluded: str, ours: tuple[str, ...], words: str
+) -> None:
+    """A job that excludes the sound nodes itself gains nothing from an empty --nodelist; a node that we left out stays out."""
+    slurm = knowing.run_slurm
+    assert isinstance(slurm, fakes.Sacct)
+    slurm.required, slurm.excluded = required, excluded
+    for node in ours:
+        knowing.store.add_drain(
+            records.Drain(
+                drain_id=uuid.uuid4(), cluster="c", node=node, at=fakes.NOW, action="exclude", state="done",
+                reason="probing: xid 79 gpu3", owner="probing", job_id=15,
+            )
+        )  # fmt: skip
+    message = {}
+    for reason in ("ReqNodeNotAvail, UnavailableNodes:n4", "Priority"):
+        slurm.waiting = f"PENDING|alice|lab|{reason}\n"
+        message[reason[:3]] = str(answer(knowing, ALICE, ASK | {"job": "15"})["message"])
+    assert message["Req"].partition("down, drained or reserved")[2] == words
+    assert "NodeList=" not in message["Pri"]
 
 
 def test_the_job_that_one_waits_for_is_named(knowing: context.Context) -> None:

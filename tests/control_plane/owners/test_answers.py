@@ -452,6 +452,22 @@ def test_a_mail_about_a_requeue_does_not_say_that_the_job_has_ended(
     assert "Job 7 was requeued." in text_of(box)
 
 
+@pytest.mark.parametrize("requeued", [True, False])
+def test_a_mail_about_a_requeue_tells_nobody_to_submit_the_job_again(
+    mailing: context.Context, box: mail_server.Box, *, requeued: bool
+) -> None:
+    """Accounting calls the start NODE_FAIL and shows no other yet; Slurm's own mail says that the job comes back."""
+    environment = {**request()["environment"], "SLURM_JOB_MAIL_TYPE": "Requeued" if requeued else "Failed"}  # type: ignore[dict-item]
+    owe(mailing, environment=environment)
+    step = "Submit the job again, or wait for Slurm's requeue: n2 was taken out on purpose."
+    made = attempt(mailing, state="NODE_FAIL", restart_count=0)
+    judge(mailing, made, domain=records.Domain.UNKNOWN, cause="node_set_down", next_step=step)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert ("Submit the job again" in text) is not requeued
+    assert ("Nothing for the job: n2 was taken out on purpose." in text) is requeued
+
+
 def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box: mail_server.Box) -> None:
     """Slurm sends one mail for an array; ours counts what its tasks died of."""
     for task in range(3):
@@ -470,6 +486,20 @@ def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box
     owners.run(mailing)
     assert "array 7: 2 of 3 tasks did not complete (2 gpu off bus)" in box.message()["Subject"]
     assert "7_0" in text_of(box)
+
+
+def test_an_arrays_summary_counts_the_tasks_that_it_leaves_out(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    for task in range(15):
+        judge(mailing, attempt(mailing, job_id=7 + task, array_job_id=7, array_task_id=task))
+    owe_summary(mailing)
+    later(mailing, mailing.config.service.settle_s)
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert "7_11 " in text
+    assert "7_12 " not in text
+    assert "and 3 more 3 FAILED" in text
 
 
 def owe_summary(service: context.Context) -> None:

@@ -340,6 +340,8 @@ def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeu
         (job(start_at=ago(3)), "it started after the fault"),
         (job(start_at=None), "it started after the fault"),
         (job(restart_count=1), "which GPUs it holds is not known"),
+        (job(restart_count=1, n_gpus=0), "it holds no GPU"),
+        (job(restart_count=1, n_gpus=8), "which GPUs it holds is not known"),
         (job(state="COMPLETING"), "it does not run on the node"),
     ],
 )
@@ -380,7 +382,7 @@ def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
     )  # fmt: skip
     state = fleet_view(
         events=(mount,), heartbeats={"n2": beat("n2", mount)}, allocations=(),
-        jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2", "n3")), job(3, nodes=("n3",))),
+        jobs=(job(1, nodes=("n2",), n_gpus=0), job(2, nodes=("n2", "n3")), job(3, nodes=("n3",))),
     )  # fmt: skip
     assert acts(state) == [("drain", "n2"), ("requeue", 1), ("requeue", 2)]
 
@@ -952,6 +954,14 @@ def test_a_simulation_requeues_an_attempt_once() -> None:
     assert [(d.action, d.held) for _, d in found.decisions] == [("drain", ""), ("requeue", "")]
     assert (found.n_events, found.n_completed_anyway) == (3, 1)
     assert found.gpu_h_cut == pytest.approx(8 * ((NOW - START).total_seconds() + 1) / 3600)
+
+
+def test_a_simulation_knows_a_job_without_gpus() -> None:
+    """Accounting says so; which GPUs the others held may not be known."""
+    for n_gpus, why in ((0, "it holds no GPU"), (8, "which GPUs it holds is not known")):
+        alone = dataclasses.replace(attempt(3600.0), n_gpus=n_gpus)
+        found = simulate.replay([event(at=NOW, observed_at=NOW)], [alone], {"n2": node("n2")}, ENFORCE)
+        assert [(d.action, d.why) for _, d in found.decisions if d.held] == [("requeue", why)]
 
 
 def link_down(n: int, at_node: str, **changes: object) -> records.HealthEvent:

@@ -8,6 +8,7 @@ import pytest
 
 from probing_cluster.control_plane.policy import slurm_actions, view
 from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins.live import live_records
 
 CONFIG = """Configuration data as of 2026-01-31T08:00:00
 CliFilterPlugins        = (null)
@@ -91,3 +92,11 @@ def test_a_node_in_maintenance_has_the_name_of_its_reservation(monkeypatch: pyte
     monkeypatch.setattr(slurm, "nodes", lambda: nodes[1:])
     assert [n.reservation for n in slurm.named_nodes()] == ["", "told"]
     assert len(ran) == 1
+
+
+@pytest.mark.parametrize("n_gpus", [None, 0, 8])
+def test_how_many_gpus_a_job_holds_is_known_to_the_policy(n_gpus: int | None) -> None:
+    """A job without any is no victim of a GPU."""
+    assert (
+        slurm_actions.job_of(live_records.LiveJob(job_id=7, state="RUNNING", n_gpus=n_gpus)).n_gpus == n_gpus
+    )

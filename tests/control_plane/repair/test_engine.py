@@ -573,7 +573,7 @@ def test_rounds_without_an_answer_end_at_a_person(store: db_store.Store) -> None
     site.running.answer = lambda _: rounds.RoundEnd(why="the test's job did not start")
     site.start()
     found = site.until("ticket")
-    assert found.detail["failing"] == ["not tested: the test's job did not start"]
+    assert found.detail["failing"] == ["not proven well: the test's job did not start"]
     assert "DRAIN" in site.slurm.nodes["n1"].states
 
 
@@ -756,6 +756,68 @@ def test_references_are_idle_nodes(store: db_store.Store) -> None:
     assert site.now().reference_nodes == ("n3",)
     reservation = site.now().reservation
     assert store.nodes_under_test("c") == {"n1": reservation, "n3": reservation}
+
+
+def test_a_node_of_which_nobody_can_tell_is_tested_more_often_beside_further_references(
+    store: db_store.Store,
+) -> None:
+    """Proven well by them it returns; never proven well it ends at a person, and no step is tried on it."""
+    for answers, state in (([("n1",), ()], "returned"), ([("n1",)] * 3, "ticket")):
+        site = Site(store, reset_command="reset")
+        site.config = dataclasses.replace(site.config, diagnostics=settings.DiagnosticsSettings(references=1))
+        requests: list[tuple[tuple[str, ...], int]] = []
+
+        def unclear(
+            requested: campaign.RoundRequest, site: Site = site, ends: Any = answers, requests: Any = requests
+        ) -> rounds.RoundEnd:
+            requests.append((requested.references, requested.passes))
+            found = site.running._found(requested).found
+            assert found is not None
+            return rounds.RoundEnd(
+                found=dataclasses.replace(
+                    found, open_nodes=ends[len(requests) - 1], why="n1-n2 failed 1 of 3 times"
+                )
+            )
+
+        site.running.answer = unclear
+        site.start()
+        end = site.until(state)
+        assert requests == [(("n2",), 8), (("n2", "n3"), 16), (("n2", "n3"), 24)][: len(answers)]
+        if state == "ticket":
+            assert "n1-n2 failed 1 of 3 times" in end.detail["failing"][0]
+            assert (end.steps_done, "DRAIN" in site.slurm.nodes["n1"].states) == (0, True)
+        site.close()
+
+
+def test_a_node_that_failed_beside_others_is_tested_beside_others_before_it_returns(
+    store: db_store.Store,
+) -> None:
+    """Its own tests pass, and no node is idle: a person who gives it back does not make its links well."""
+    site = Site(store)
+    requests: list[tuple[str, ...]] = []
+
+    def passing_alone(requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        requests.append(requested.references)
+        found = site.running._found(requested).found
+        assert found is not None
+        return rounds.RoundEnd(
+            found=dataclasses.replace(found, bad_nodes=("n1",) if len(requests) == 1 else ())
+        )
+
+    site.running.answer = passing_alone
+    site.start()
+    assert site.until("ticket").detail["failing"] == [f"pair: {round_findings.ALONE}"]
+    idle = {n: site.slurm.nodes[n] for n in ("n2", "n3")}
+    for name, node in idle.items():
+        site.slurm.nodes[name] = dataclasses.replace(node, states=frozenset({"ALLOCATED"}))
+    site.note("release")
+    for _ in range(3):
+        site.look()
+    assert (site.now().state, len(requests)) == ("queued", 1)
+    assert "no idle node" in site.now().why
+    site.slurm.nodes |= idle
+    site.until("returned")
+    assert requests[1] == ("n2", "n3")
 
 
 def test_a_round_whose_reference_broke_accuses_nobody_and_is_begun_anew(store: db_store.Store) -> None:

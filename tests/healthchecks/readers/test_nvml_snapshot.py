@@ -155,7 +155,7 @@ def test_a_child_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_links(library: str, state: Path) -> None:
-    """NVLinks can be left out; everything else is the same."""
+    """NVLinks can be left out, and with them the MIG mode by which they are judged; everything else is the same."""
     code = (
         "import json, sys; from probing_cluster.healthchecks.readers import nvml, nvml_snapshot as s; "
         "print(json.dumps(nvml.to_json(s.read_here(sys.argv[1], links=False))))"
@@ -164,7 +164,7 @@ def test_without_links(library: str, state: Path) -> None:
     snapshot, whole = nvml.from_json(json.loads(done.stdout)), read(library)
     assert isinstance(snapshot, nvml.NvmlSnapshot)
     assert [g.links for g in snapshot.gpus] == [()] * 8
-    assert [dataclasses.replace(g, links=()) for g in whole.gpus] == list(snapshot.gpus)
+    assert [dataclasses.replace(g, links=(), mig=None) for g in whole.gpus] == list(snapshot.gpus)
 
 
 def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ def bad_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "bad_tables.py").write_text(PLUGINS)
     (folder / "bad_tables-1.dist-info/entry_points.txt").write_text(POINTS)
     monkeypatch.setenv("PROBING_TABLES", str(folder))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the plugins' folder joins it
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,43 @@ def test_dead_stopped_and_absent_ranks(empty_job: Any, open_session: Callable[..
     assert steps.rows.to_pylist() == [{"n": 64}]
     stacks = asking.sql("SELECT function FROM python.backtrace WHERE rank = 1 AND depth = 0")
     assert stacks.rows["function"].to_pylist() == ["waits_here"]
+
+
+HELPED = """
+import os, subprocess, sys, time
+from _probing_probe import page
+page.open_page()
+helper = "import time; from _probing_probe import page; page.open_page(); page.set_phase(2); print('ready', flush=True); time.sleep(600)"
+subprocess.Popen([sys.executable, "-S", "-c", helper])
+if CASE == "idle":
+    for _ in range(30_000_000): pass
+else:
+    page.step_done()
+if CASE == "dies":
+    while len(os.listdir(os.environ["PROBING_PAGE_DIR"])) < 2: time.sleep(0.05)
+    os._exit(1)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def job_with_helper(empty_job: Any) -> Iterator[Any]:
+    """A job whose rank may start a process with its number."""
+    yield empty_job
+    for page in empty_job.directory.glob("p*.page"):
+        if int(page.stem[1:]) != empty_job.ranks[0].pid:
+            os.kill(int(page.stem[1:]), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("case", ["trains", "idle", "dies"])
+def test_a_helper_does_not_hide_its_rank(job_with_helper: Any, case: str) -> None:
+    """A compile worker is younger than its rank, and may outlive it. Before the first step only the work done tells them apart."""
+    job_with_helper.start(1, code=HELPED.replace("CASE", repr(case)))
+    if case == "dies":
+        job_with_helper.ranks[0].wait()
+    (rank,) = job_with_helper.view().ranks
+    assert (rank.rank, rank.pid) == (0, job_with_helper.ranks[0].pid)
+    assert rank.alive is (case != "dies")
 
 
 def test_a_job_without_pages_says_so(empty_job: Any, open_session: Callable[..., Any]) -> None:

@@ -274,3 +274,62 @@ def test_a_call_reaches_what_it_calls_as_it_was_made(tmp_path: Path) -> None:
         ("gather", "sub", 4, 8, False),
     ]
     assert ("send", "0", 1, 0, False) in calls
+
+
+INTERRUPTED = """
+import functools, signal, sys
+from _probing_probe import collectives, page
+page.open_page()
+class Group:
+    group_name = "0"
+    def size(self): return raises("group") or 4
+class c10d:
+    ProcessGroup = Group
+    world = Group()
+    def _get_default_group(): return c10d.world
+class Timeout(Exception): pass
+class Handler:
+    def __call__(self, number, frame): raise Timeout
+def named(number, frame): raise Timeout
+def any_of_them(*args): raise Timeout
+def deeper(number, frame): any_of_them()
+def dies(number, frame): raise RuntimeError("a worker was killed")
+where = None
+def raises(here):
+    if where == here: signal.raise_signal(signal.SIGUSR1)
+class Tensor:
+    dtype = "float32"
+    def __init__(self): self.numel = functools.partial(signal.raise_signal, signal.SIGUSR1) if where == "hook" else self.count
+    def count(self): return raises("torch") or 8
+pack = page.pack_collective
+def packing(*words):
+    pack(*words)
+    raises("written")
+page.pack_collective = packing
+made = []
+reduce = collectives.timed("all_reduce", c10d, lambda tensor: made.append(tensor))
+reduce(Tensor())
+for handler in (named, any_of_them, Handler(), deeper, dies, signal.default_int_handler):
+    signal.signal(signal.SIGUSR1, handler)
+    for where in ("hook", "torch", "written", "group"):
+        if where == "group": collectives.forget_groups()
+        try: reduce(Tensor())
+        except (Timeout, RuntimeError, KeyboardInterrupt): pass
+        else: sys.exit("lost in " + where)
+where = None
+reduce(Tensor())
+assert len(made) == 2, made
+"""
+
+
+def test_what_a_signals_handler_raises_inside_a_hook_is_the_programs(tmp_path: Path) -> None:
+    """A timeout by SIGALRM, torch's word of a killed worker: the call is not made, not counted, and nobody stands inside it."""
+    env = {"PROBING_PAGE_DIR": str(tmp_path), "PYTHONPATH": str(inject.SITE_DIRECTORY)}
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", INTERRUPTED], env=env, stderr=subprocess.PIPE, text=True
+    )
+    _, error = process.communicate()
+    assert (process.returncode, error) == (0, "")
+    page = pages.parse(read(tmp_path, process))
+    assert [(c.seq, c.raised) for c in page.recent_collectives] == [(1, False), *[(2, True)] * 6, (2, False)]
+    assert page.inside() is None

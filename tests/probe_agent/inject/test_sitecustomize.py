@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.probe_agent import inject
+from probing_cluster.probe_agent.ranks import pages as probe_pages
 
 SITE = inject.SITE_DIRECTORY
 
@@ -67,6 +68,48 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path: Path) -> None:
     done = run(tmp_path, "import sitecustomize; print(theirs, sitecustomize.__file__)")
     assert done.stderr == ""
     assert done.stdout == f"('sitecustomize', '{tmp_path}/sitecustomize.py') {tmp_path}/sitecustomize.py\n"
+
+
+def test_a_users_sitecustomize_that_is_a_package(tmp_path: Path) -> None:
+    """What it imports from itself is found, as without us. A directory without code hides no file further on."""
+    package = tmp_path / "sitecustomize"
+    package.mkdir()
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "sitecustomize.py").write_text("print('later')\n")
+    path = os.pathsep.join([str(SITE), str(tmp_path), str(tmp_path / "later")])
+    assert run(tmp_path, "print('ran')", PYTHONPATH=path).stdout == "later\nran\n"
+    (package / "__init__.py").write_text("from . import helper\n")
+    (package / "helper.py").write_text("print(__name__)\n")
+    done = run(tmp_path, "print('ran')", PYTHONPATH=path)
+    assert (done.stdout, done.stderr) == ("sitecustomize.helper\nran\n", "")
+
+
+CHAINS = """
+import importlib.util, os, sys
+print("tool")
+here = os.path.dirname(__file__)
+spec = sys.meta_path[-1].find_spec("sitecustomize", [p for p in sys.path if p != here])
+if spec is not None: spec.loader.exec_module(importlib.util.module_from_spec(spec))
+"""
+
+
+@pytest.mark.parametrize(
+    "order", [("one", "two", ""), ("one", "tool", ""), ("tool", "one", "two", ""), ("one", "two")]
+)
+def test_of_several_that_run_each_other_each_runs_once(tmp_path: Path, order: tuple[str, ...]) -> None:
+    """A job inherits the path of one that began before the probe's directory changed; and tools chain as we do."""
+    fake_torch(tmp_path)
+    for name in ("one", "two"):
+        shutil.copytree(SITE, tmp_path / name)
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "sitecustomize.py").write_text(CHAINS)
+    (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
+    (tmp_path / "bare").mkdir()
+    path = os.pathsep.join([*(str(tmp_path / name) for name in order), str(tmp_path / "bare")])
+    done = run(tmp_path, "print('ran')", PYTHONPATH=path)
+    tool = ["tool"] if "tool" in order else []
+    assert done.stderr == ""
+    assert done.stdout.split() == [*tool, *(["theirs"] if "" in order else []), "ran"]
 
 
 def test_a_broken_users_sitecustomize_behaves_as_without_us(tmp_path: Path) -> None:
@@ -163,6 +206,41 @@ def test_the_users_choice_stands(tmp_path: Path, name: str) -> None:
     assert {k: v for k, v in printed.items() if k in both} == {name: "7"}
 
 
+@pytest.mark.parametrize("name", ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"])
+def test_what_another_job_was_given_is_no_choice(tmp_path: Path, name: str) -> None:
+    """A training that submits its successor passes its variables on, and what it was given by us among them. A place of the user's stands."""
+    fake_torch(tmp_path)
+    pages = tmp_path / "102"
+    pages.mkdir()
+    code = "import torch, json; print(json.dumps({k: v for k, v in torch.seen.items() if k.endswith('TEMP_FILE')}))"
+    for given, kept in (
+        ("101/fr_rank_", False),
+        ("102/fr_rank_", False),
+        ("101/mine_", True),
+        ("mine/fr_rank_", True),
+        ("101/more/fr_rank_", True),
+    ):
+        done = run(tmp_path, code, PROBING_PAGE_DIR=str(pages), **{name: f"{tmp_path}/{given}"})
+        expected = {name: f"{tmp_path}/{given}"} if kept else {"TORCH_FR_DUMP_TEMP_FILE": f"{pages}/fr_rank_"}
+        assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ({"PROBING": "live"}, True),
+        ({"PROBING_DEFAULT": "live"}, True),
+        ({"PROBING": "on", "PROBING_DEFAULT": "live"}, False),
+        ({"PROBING_DEFAULT": "on"}, False),
+    ],
+)
+def test_who_answers_its_owner(tmp_path: Path, words: dict[str, str], *, answers: bool) -> None:
+    """A live job; the user's word comes before the site's."""
+    fake_torch(tmp_path)
+    done = run(tmp_path, "import torch, sys; print('_probing_probe.responder' in sys.modules)", **words)
+    assert (done.stdout, done.stderr) == (f"{answers}\n", "")
+
+
 def test_the_module_keeps_its_own_loader(tmp_path: Path) -> None:
     """inspect and importlib.resources find torch as if nothing had happened."""
     fake_torch(tmp_path)
@@ -181,6 +259,80 @@ def test_an_import_error_of_torch_is_the_users_to_see(tmp_path: Path) -> None:
     assert "ImportError: libcudart.so.12" in done.stderr
     assert "_probing_probe" not in done.stderr.splitlines()[-1]
     assert done.returncode == 1
+
+
+def phases(tmp_path: Path) -> list[str]:
+    """The phases of all pages there are, by their names."""
+    return [probe_pages.parse(p.read_bytes()).phase for p in sorted((tmp_path / "pages").glob("*.page"))]
+
+
+def test_who_only_looks_whether_torch_is_there_is_no_rank(tmp_path: Path) -> None:
+    """Many packages ask so when they are imported, in programs that never use torch: no page, no variable; the module loads later all the same."""
+    fake_torch(tmp_path)
+    code = """
+import importlib.util, os, sys
+spec = importlib.util.find_spec("torch")
+print(os.path.basename(os.path.dirname(spec.origin)), "torch" in sys.modules)
+print(os.listdir(os.environ["PROBING_PAGE_DIR"]), [n for n in os.environ if n.startswith("TORCH")])
+module = importlib.util.module_from_spec(spec)
+sys.modules["torch"] = module
+spec.loader.exec_module(module)
+print(len(os.listdir(os.environ["PROBING_PAGE_DIR"])), module.seen["TORCH_FR_BUFFER_SIZE"])
+"""
+    done = run(tmp_path, code)
+    assert (done.stdout, done.stderr) == ("torch False\n[] []\n1 2000\n", "")
+
+
+def test_a_program_that_goes_on_without_a_broken_torch_is_no_rank(tmp_path: Path) -> None:
+    """Its page says that it has ended, so that it neither stalls nor dies; another try that succeeds is a rank's."""
+    fake_torch(tmp_path)
+    whole = (tmp_path / "torch/__init__.py").read_text()
+    (tmp_path / "torch/__init__.py").write_text("raise OSError('libcudart.so.12')\n")
+    code = "try: import torch\nexcept OSError: pass\nimport os; print('on', flush=True); os._exit(0)"
+    assert run(tmp_path, code).stdout == "on\n"
+    assert phases(tmp_path) == ["ended"]
+    shutil.rmtree(tmp_path / "pages")
+    again = f"open({str(tmp_path / 'torch/__init__.py')!r}, 'w').write({whole!r})\nimport torch"
+    done = run(
+        tmp_path,
+        code.replace("print", f"{again}; print").replace("import os; ", "import os\n"),
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    assert (done.stdout, done.stderr) == ("on\n", "")
+    assert phases(tmp_path) == ["loading"]
+
+
+CHILDREN = """
+import multiprocessing, os, signal, sys
+def work(what):
+    import torch
+    from _probing_probe import page
+    if page._words is None: page.open_page()  # as at the first step of a forked trainer
+    page.step_done()
+    if what == "raises": raise ValueError
+    if what == "killed": os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == "__main__":
+    import multiprocessing.util
+    if "before" in sys.argv: import torch
+    method = multiprocessing.get_context(os.environ["METHOD"])
+    child = method.Process(target=work, args=(os.environ["WHAT"],))
+    child.start(); child.join()
+    print(child.pid, child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("before", ["", "before"])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_children_that_leave_without_atexit_end_in_order(tmp_path: Path, method: str, before: str) -> None:
+    """Python ends children by `os._exit` that were forked, or by a server of forks. A killed one does not end in order."""
+    fake_torch(tmp_path)
+    (tmp_path / "child.py").write_text(CHILDREN)
+    for what, code, phase in (("returns", 0, "ended"), ("raises", 1, "ended"), ("killed", -9, "training")):
+        start = f"import runpy, sys; sys.argv = ['child.py', {before!r}]; runpy.run_path('child.py', run_name='__main__')"
+        done = run(tmp_path, f"import os; os.chdir({str(tmp_path)!r}); {start}", METHOD=method, WHAT=what)
+        pid, left = done.stdout.split()
+        assert int(left) == code, done.stderr
+        assert probe_pages.parse((tmp_path / f"pages/p{pid}.page").read_bytes()).phase == phase
 
 
 @pytest.mark.parametrize("kind", ["missing", "file", "unwritable"])

@@ -120,7 +120,7 @@ def test_traffic_of_a_stall_is_that_since_a_living_rank_stopped(node: Node, stat
         node.read(after_s)
     job = SimpleNamespace(gpu_uuids=())
     rank = SimpleNamespace(
-        page=SimpleNamespace(world_size=2), launches=False, alive=state != "Z", progress=SimpleNamespace(since_s=began_s)
+        page=SimpleNamespace(world_size=2), is_rank=True, alive=state != "Z", progress=SimpleNamespace(since_s=began_s)
     )  # fmt: skip
     watched: Any = SimpleNamespace(job=job, ranks={"p": rank}, refused=0)
     taker = rank_snapshot.SnapshotTaker(

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import rank_rig
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import guarded_reads, processes
-from probing_cluster.probe_agent.ranks import page_child, rank_pages
+from probing_cluster.probe_agent.ranks import deaths, page_child, rank_pages
 
 
 def test_a_page_that_names_another_process_is_not_believed(rig: rank_rig.Rig) -> None:
@@ -249,6 +251,128 @@ def test_a_rank_with_workers_is_no_launcher(rig: rank_rig.Rig, monkeypatch: pyte
 
     asyncio.run(live())
     assert [s.pid for s in rig.taken if s.kind == "rank_stall" and s.pid == rank.pid] == [rank.pid]
+
+
+HELPED = """
+import os, subprocess, sys, time
+from _probing_probe import page
+page.open_page()
+if "group" in sys.argv: page.write_identity(rank=1, world=2, backend="gloo")
+if "steps" in sys.argv: page.step_done()
+helper = "import os, time; from _probing_probe import page; page.open_page(); page.set_phase(int(os.environ.get('SLURM_PHASE', 2))); print('stopped', flush=True); time.sleep(120)"
+child = subprocess.Popen([sys.executable, "-S", "-c", helper], env={**os.environ, **dict(w.split("=") for w in sys.argv[1:] if "=" in w)})
+child.wait()
+if "stay" in sys.argv: time.sleep(120)
+"""
+
+
+def _begin(rig: rank_rig.Rig, *words: str) -> tuple[int, int]:
+    """A process and its child, both with pages, once both wait."""
+    parent = rig.start(HELPED, *words)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"stopped\n"
+    return parent.pid, processes.children_of(parent.pid)[0]
+
+
+def _watch(
+    rig: rank_rig.Rig, kill: int | None = None, beats: int = 12, every_s: float = 0.3
+) -> dict[str, Any]:
+    """The last row of each rank."""
+
+    async def live() -> dict[str, Any]:
+        for beat in range(beats):
+            await rig.watch.beat()
+            if beat == 1 and kill is not None:
+                os.kill(kill, signal.SIGKILL)
+            await asyncio.sleep(every_s)
+        await rig.watch.snapshot(7)
+        rows = rig.watch.rows()
+        await rig.watch.close()
+        return rows
+
+    return asyncio.run(live())
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+@pytest.mark.parametrize("words", [("steps",), ("group",), ("group", "steps")])
+def test_a_helper_of_a_rank_is_no_rank(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """A compile worker or a spawned loader worker has its rank's number, or Slurm's: it is no row, no stall, no death and in no snapshot."""
+    monkeypatch.setenv("SLURM_PROCID", "0" if "group" in words else "1")
+    rank, helper = _begin(rig, "stay", *words)
+    rows = _watch(rig, kill=helper)
+    assert {name: row["pid"] for name, row in rows.items()} == {"7:1": rank}
+    assert [s for s in rig.taken if s.pid == helper] == []
+    (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
+    assert [e["pid"] for e in snapshot.detail["ranks"]] == [rank]
+    assert snapshot.detail["more"] == 0
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_a_rank_that_its_launcher_waits_for_is_watched(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`accelerate launch` with one process imports torch and has its rank's very number: the rank's death before its first step is news."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    _, rank = _begin(rig, "stay")
+    monkeypatch.setattr(deaths, "BECAUSE_S", 60.0)
+    _watch(rig, kill=rank, beats=8)
+    assert [s for s in rig.taken if s.kind == "rank_dead"] == []  # nobody can say yet
+    (launcher,) = rig.started
+    launcher.kill()
+    launcher.wait()
+    assert "rank_dead" in rig.beats_until("rank_dead")
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_who_joins_a_process_group_is_no_helper(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its death is news at once, whatever number the process above it has."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_PHASE", str(layout.INIT))
+    _, rank = _begin(rig, "stay")
+    _watch(rig, kill=rank, beats=8)
+    assert [s.pid for s in rig.taken if s.kind == "rank_dead"] == [rank]
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_a_program_that_outlives_a_child_with_its_number_has_lost_no_rank(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool's workers are ended by SIGTERM when it is closed, also before the first step of the training."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    _, helper = _begin(rig, "stay")
+    monkeypatch.setattr(deaths, "BECAUSE_S", 1.0)
+    _watch(rig, kill=helper)
+    assert [s for s in rig.taken if s.kind == "rank_dead"] == []
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_who_waits_for_a_process_with_its_number_does_not_stall(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that loads, computes or only infers is no step further, and works all the same: its idle worker has not stopped."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    program, _ = _begin(rig)
+    facts = processes.facts
+
+    def of_busy(pid: int, *more: Any) -> processes.ProcessFacts | None:
+        found = facts(pid, *more)
+        return replace(found, cpu_s=10 * time.monotonic()) if found is not None and pid == program else found
+
+    monkeypatch.setattr(processes, "facts", of_busy)
+    rows = _watch(rig)
+    assert [s for s in rig.taken if s.kind == "rank_stall"] == []
+    assert {name: row["pid"] for name, row in rows.items()} == {"7:0": program}  # it has used more CPU time
+
+
+def test_a_child_with_a_number_of_its_own_is_a_rank(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 of a node may start the others, as Lightning does."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    rank, other = _begin(rig, "steps", "SLURM_PROCID=1")
+    assert {name: row["pid"] for name, row in _watch(rig, beats=2).items()} == {"7:0": rank, "7:1": other}
 
 
 @pytest.mark.parametrize("where", ["/dev/shm", None], ids=["tmpfs", "a disk"])

@@ -23,7 +23,7 @@ def page(
         for i in range(max(1, steps - 63), steps + 1)
     )
     values: dict[str, Any] = {
-        "pid": 100, "pid_inside": 100, "pid_namespace": None, "start_ticks": 1, "realtime_ns": NS, "monotonic_ns": NS, "job": 7, "restart": 0, "step_id": 0, "rank": 0,
+        "pid": 100, "pid_inside": 100, "pid_namespace": None, "parent_inside": None, "start_ticks": 1, "realtime_ns": NS, "monotonic_ns": NS, "job": 7, "restart": 0, "step_id": 0, "rank": 0,
         "world_size": 4, "local_rank": 0, "host": "n1", "torch": "2.13", "python": "3.11", "backend": "gloo", "phase": phase,
         "phase_since_ns": int(since_s * NS) or 1, "steps": steps, "step_ns": int(steps * step_s * NS) or None,
         "checkpoint_begin_ns": None, "checkpoint_end_ns": None, "checkpoints": 0, "steps_unseen": False,
@@ -125,6 +125,30 @@ def test_a_checkpoint_on_a_dead_filesystem_is_a_stall() -> None:
     looks = still(saved, 19, 20, moved_bytes=10**9) + still(saving, 20, 60, moved_bytes=10**9)
     (found,) = watch(looks)
     assert found.page.phase == "checkpointing"
+
+
+def loads(looks_s: list[float], *, bytes_per_s: float, cpu_frac: float, pauses: bool) -> list[stall.Stall]:
+    """What a rank that loads at a rate shows, which for 10 s of the first minutes may do nothing."""
+    loading, moved, cpu_s, at_s, looks = page(0, phase="loading", since_s=1), 0.0, 0.0, 1.0, []
+    for span_s in looks_s:
+        at_s += span_s
+        if not (pauses and 100 < at_s <= 110):
+            moved, cpu_s = moved + bytes_per_s * span_s, cpu_s + cpu_frac * span_s
+        looks.append(stall.RankObservation(at_s=at_s, page=loading, moved_bytes=int(moved), cpu_s=cpu_s))
+    return watch(looks)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@pytest.mark.parametrize(("bytes_per_s", "cpu_frac"), [(100 * 1024, 0.0), (0, 0.3)])
+def test_slow_work_is_no_stall_after_a_pause(bytes_per_s: float, cpu_frac: float, *, pauses: bool) -> None:
+    """A model that comes from a busy file server: what it needs is a rate, however long ago it last got on."""
+    assert loads([5.0] * 400, bytes_per_s=bytes_per_s, cpu_frac=cpu_frac, pauses=pauses) == []
+
+
+@pytest.mark.parametrize("looks_s", [[5.0] * 400, [5.0, 0.01] * 400])
+def test_a_trickle_is_no_work(looks_s: list[float]) -> None:
+    """A thread that sends a heartbeat goes on when its program has stopped; a look just after another shows no more."""
+    assert len(loads(looks_s, bytes_per_s=10 * 1024, cpu_frac=0.1, pauses=False)) == 1
 
 
 def test_the_end_is_no_stall() -> None:

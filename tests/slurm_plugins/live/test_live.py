@@ -866,3 +866,27 @@ def test_an_author_in_the_reason_is_not_its_author() -> None:
     text = NODE_TEXT.replace("probing: xid 79 [root@500]", "rebooted [root@ [alice@500]")
     found = live_text.node(text)
     assert (found.reason, found.reason_by) == ("rebooted [root@", "alice")
+
+
+@pytest.mark.parametrize(
+    ("held", "gres", "n_gpus"),
+    [
+        ("cpu=2,node=2,billing=2", "", 0),
+        ("cpu=2,node=2,billing=2", "gpu:h100:4", 4),
+        ("cpu=2,node=2,billing=2", "shard:4", None),
+        ("cpu=2,node=2,gres/shard=4", "", None),
+        ("cpu=2,node=2,gres/gpu=4", "", 4),
+        ("", "", None),
+    ],
+)
+def test_a_job_without_gres_holds_no_gpu(held: str, gres: str, n_gpus: int | None) -> None:
+    """Whether a cluster accounts GPUs or not: what a job holds of them is listed. Where Slurm does not list it, nobody knows."""
+    text = JOB_TEXT.replace("cpu=2,node=2,billing=2,gres/gpu=4", held)
+    listed = text.replace("JOB_GRES=gpu:h100:4 ", f"JOB_GRES={gres or '(null)'} ")
+    assert live_text.job(listed).n_gpus == n_gpus
+    if not gres and "gres/" not in held:
+        assert live_text.job(text.replace("JOB_GRES=gpu:h100:4 ", "")).n_gpus is None
+    job = {"job_id": 7, "job_state": ["RUNNING"], "nodes": "n1", "tres_alloc_str": held}
+    assert live_json.job(job | {"gres_detail": [gres] if gres else []}).n_gpus == n_gpus
+    if not gres and "gres/" not in held:
+        assert live_json.job(job).n_gpus is None

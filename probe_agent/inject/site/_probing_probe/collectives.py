@@ -3,7 +3,7 @@
 What a hook costs is paid at each call of a training loop (benchmarks/probe_agent/probe_overhead.py), so each is one body, compiled
 once with the very parameters of the function that it wraps: no tuple and no dictionary of arguments is made, no
 helper is called and nothing is looked up twice. Whatever goes wrong in it before the call, the call is made as if
-there were no hook.
+there were no hook; only what a signal's handler of the user's raises just then is theirs.
 """
 
 import functools
@@ -37,7 +37,7 @@ _TAKES_ANY = 0x04 | 0x08
 
 _LINE = (lambda: 0).__code__.co_firstlineno + 1
 _BODY = """\
-def make(inner, c10d, page, pack, now, counts, learn, blocking, started, brought_by, failed):
+def make(inner, c10d, page, pack, now, counts, learn, blocking, started, brought_by, failed, foreign, mark):
     def hook({parameters}):
         words = page._words
         if words is None or compiling is not None and (compiling() or compiler._is_compiling_flag):
@@ -49,7 +49,7 @@ def make(inner, c10d, page, pack, now, counts, learn, blocking, started, brought
                 counter, rows = learn({of}, {known})
             try:
                 row, numel = {brought}
-            except Exception:
+            except AttributeError:
                 dtype, numel = brought_by({value})
                 row = rows[dtype]
             waited_ns = counts[1]
@@ -58,7 +58,14 @@ def make(inner, c10d, page, pack, now, counts, learn, blocking, started, brought
             counts[0] = began = now()
             # The first word written makes the old entry invalid, the last one the new entry valid.
             pack(page._map, at, began, seq, numel, row, began)
-        except Exception:
+        except BaseException as error:
+            if foreign(error):
+                try:
+                    counter[0] = seq - 1
+                    mark(words, enter, leave, began)
+                except UnboundLocalError:
+                    pass  # it had not come so far
+                raise
             return {call}
         try:
             result = {call}
@@ -104,7 +111,7 @@ def timed(name, c10d, inner):
     exec(compile(text, __file__, "exec"), globals(), made)  # noqa: S102
     hook = made["make"](
         inner, c10d, page, page.pack_collective, time.monotonic_ns, page.counts,
-        _learner(name, c10d, started), blocking, started, _brought_by, _failed,
+        _learner(name, c10d, started), blocking, started, _brought_by, _failed, _foreign, _mark,
     )  # fmt: skip
     if exact is not None:
         hook.__defaults__, hook.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
@@ -189,7 +196,9 @@ def _learner(name, c10d, started):
         try:
             real = c10d._get_default_group() if group is None else group
             label, members = str(real.group_name), min(real.size(), 0xFFFFFF)
-        except (ValueError, AttributeError, RuntimeError):
+        except (ValueError, AttributeError, RuntimeError) as error:
+            if _foreign(error):
+                raise
             return [0], _Rows(bytes(16), op, meta)
         counters = _groups.get(label)
         if counters is None:
@@ -206,7 +215,9 @@ def _learner(name, c10d, started):
 def _role_of(group):
     try:
         return layout.ROLES.index(groups.role_of(group))
-    except Exception:  # a group of somebody's own making is a group all the same
+    except Exception as error:  # a group of somebody's own making is a group all the same
+        if _foreign(error):
+            raise
         return 0
 
 
@@ -222,11 +233,31 @@ def _brought_by(value):
     return types.pop() if len(types) == 1 else None, sum(item.numel() for item in tensors) & layout.MASK
 
 
+def _foreign(error):
+    """Whether an exception has nothing to do with us: Python runs a signal's handler between any two of our instructions.
+
+    A handler is given the frame that it interrupts, which is the one before its own in the traceback.
+    """
+    if not isinstance(error, Exception):
+        return True
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        for value in trace.tb_frame.f_locals.values():
+            if value is frame or type(value) is tuple and any(one is frame for one in value):
+                return True
+    return False
+
+
 def _failed(words, enter, leave, began):
+    _mark(words, enter, leave, began)
+    _dump()
+
+
+def _mark(words, enter, leave, began):
     if page._words is words and words[enter] == began:
         words[enter + layout.C_META - layout.C_ENTER_NS] |= layout.META_RAISED
         words[leave] = time.monotonic_ns()
-    _dump()
 
 
 def forget_groups():

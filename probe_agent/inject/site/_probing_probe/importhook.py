@@ -1,7 +1,7 @@
 """Waits for torch without importing anything: a finder in front of `sys.meta_path`.
 
-Before torch loads it sets the flight-recorder switches by the names of the torch that is there;
-afterwards it opens the page and installs the hooks. Modules torch loads later (checkpoint,
+Before torch loads it sets the flight-recorder switches by the names of the torch that is there, and opens the page;
+afterwards it installs the hooks. A program that only looks whether torch is there (`importlib.util.find_spec`) gets neither. Modules torch loads later (checkpoint,
 compiler) are met the same way. `import probing_tables` finds tables/ here, unless the user has a module of that name
 (the wheel, which is the same package): so nothing of theirs is ever shadowed.
 """
@@ -30,9 +30,7 @@ class Finder:
                 return spec or _own_spec(name)
             if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
                 return None
-            if name == "torch":
-                _quietly(_before_torch, spec.origin)
-            spec.loader = Loader(spec.loader, name)
+            spec.loader = Loader(spec.loader, name, spec.origin)
             return spec
         finally:
             self.busy = False
@@ -56,11 +54,12 @@ def _own_spec(name):
 
 
 class Loader:
-    """The module's own loader, with one call after it has run."""
+    """The module's own loader, with a call after it has run, and for torch one before."""
 
-    def __init__(self, inner, name):
+    def __init__(self, inner, name, origin):
         self.inner = inner
         self.name = name
+        self.origin = origin
 
     def create_module(self, spec):
         """As the module's own loader does."""
@@ -72,7 +71,15 @@ class Loader:
         module.__loader__ = self.inner
         if module.__spec__ is not None:
             module.__spec__.loader = self.inner
-        self.inner.exec_module(module)
+        if self.name != "torch":
+            self.inner.exec_module(module)
+        else:
+            _quietly(_before_torch, self.origin)
+            try:
+                self.inner.exec_module(module)
+            except BaseException:
+                _quietly(_without_torch)
+                raise
         _quietly(_after, self.name, module)
 
     def __getattr__(self, attribute):
@@ -100,6 +107,13 @@ def _before_torch(origin):
     page.open_page()
 
 
+def _without_torch():
+    # The user's to see, or to go on without it: either way this process is no rank that may stall.
+    from _probing_probe import layout, page
+
+    page.set_phase(layout.ENDED)
+
+
 def _after(name, module):
     from _probing_probe import torchhooks
 
@@ -120,7 +134,7 @@ def arm():
 
 def may_answer():
     """A module that a program uses on purpose is there: from now on its owner may ask it, if the job is live."""
-    if os.environ.get("PROBING", "").lower() == "live":
+    if (os.environ.get("PROBING") or os.environ.get("PROBING_DEFAULT", "")).lower() == "live":
         from _probing_probe import responder
 
         _quietly(responder.start)

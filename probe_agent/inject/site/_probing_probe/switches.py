@@ -46,7 +46,18 @@ def wanted(version, directory):
 
 def set_for(origin):
     """Sets what the user has not set."""
-    version = torch_version(origin)
-    for name, value, aliases in wanted(version, os.environ["PROBING_PAGE_DIR"]):
+    directory = os.environ["PROBING_PAGE_DIR"]
+    rows = wanted(torch_version(origin), directory)
+    for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE") if rows else ():
+        if _is_ours(os.environ.get(name, ""), directory):
+            del os.environ[name]
+    for name, value, aliases in rows:
         if not any(n in os.environ for n in (name, *aliases)):
             os.environ[name] = value
+
+
+def _is_ours(value, directory):
+    # Set by us in another job, of which this one was submitted and has all variables: no choice of the user's.
+    head, name = os.path.split(value)
+    above, job = os.path.split(head)
+    return name == "fr_rank_" and job.isdigit() and above == os.path.dirname(directory)

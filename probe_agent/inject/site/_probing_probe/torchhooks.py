@@ -25,6 +25,7 @@ def install(torch):
     _is_compiling = getattr(compiler, "is_compiling", _is_compiling)
     os.register_at_fork(after_in_child=page.close_in_child)
     atexit.register(page.set_phase, layout.ENDED)
+    _ended_children()
     page.write_identity()
     for part in (_optimizer, _checkpoint, _backward, _loader, _evaluation, _distributed, _tracing):
         try:
@@ -32,6 +33,23 @@ def install(torch):
         except Exception as exc:  # a torch that lacks one of these still has the others
             failures.append(exc)
     page.set_phase(layout.LOADING)
+
+
+def _ended_children():
+    # Children of multiprocessing that were forked leave by os._exit, without atexit (until Python 3.13).
+    util, process = (sys.modules.get("multiprocessing." + name) for name in ("util", "process"))
+    if util is None or process is None:
+        return  # torch imports both
+
+    def at_end(_):
+        # Last of all: what holds up an end is to be seen.
+        util.Finalize(None, page.set_phase, (layout.ENDED,), exitpriority=-100)
+
+    util.register_after_fork(
+        page, at_end
+    )  # also begins a child that has imported torch before: it forgets finalizers
+    if process.parent_process() is not None:
+        at_end(page)
 
 
 def _is_compiling():

@@ -11,6 +11,7 @@ import pytest
 
 from probing_cluster.control_plane.cli.nodes import node_acts
 from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.repair import round_findings, workflow
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -36,11 +37,11 @@ def slurm() -> fakes.FakeSlurm:
     return made
 
 
-def _under_repair(store: db_store.Store) -> None:
+def _under_repair(store: db_store.Store, node: str = "n1", failing: tuple[str, ...] = ()) -> None:
     store.open_incident(
         records.RepairIncident(
-            incident_id=uuid.uuid4(), cluster="c", node="n1", drain_id=uuid.uuid4(), reason="probing: xid 79 gpu1",
-            cause="gpu", state="ticket", opened_at=fakes.NOW, changed_at=fakes.NOW,
+            incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=uuid.uuid4(), reason="probing: xid 79 gpu1",
+            cause="gpu", state="ticket", opened_at=fakes.NOW, changed_at=fakes.NOW, detail={"failing": failing},
         )
     )  # fmt: skip
 
@@ -58,6 +59,69 @@ def test_a_node_that_booted_goes_to_its_tests(store: db_store.Store, slurm: fake
         ("repaired", "new board"),
         ("release", "new board"),
     ]
+
+
+def _drained_by_us(slurm: fakes.FakeSlurm) -> None:
+    slurm.state["n2"] = dataclasses.replace(
+        slurm.state["n2"], states=frozenset({"IDLE", "DRAIN"}), reason="probing: repair: xid 79 gpu1"
+    )
+    slurm.outcome = slurm_nodes.Outcome(state="done")
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        ("agent: xid:gpu1: it is lost", "gemm on cpu: 3 of 900 elements are wrong"),
+        ("memory: the pattern does not hold",),
+        ("pair: it fails with every node that is proven good",),
+        ("compute: slower than nodes of its kind, in two rounds",),
+        (f"{workflow.NOT_PROVEN}pair: {round_findings.NEITHER} (it fails with n3)",),
+        (f"{workflow.NOT_PROVEN}ring fails, and nobody can tell whose fault it is: no answer",),
+    ],
+)
+def test_a_node_whose_last_tests_did_not_pass_goes_to_its_tests_again(
+    store: db_store.Store, slurm: fakes.FakeSlurm, failing: tuple[str, ...]
+) -> None:
+    """A clean agent says nothing of wrong arithmetic: a person's word brings it to its tests, not to users."""
+    _drained_by_us(slurm)
+    _under_repair(store, "n2", failing)
+    answer = _heal(store, slurm, "n2", CONFIG)
+    assert f"its last tests did not pass ({failing[-1]}), and its repair tests it before it returns" in answer
+    assert "probing-ctl resume n2" in answer
+    assert [n.action for n in store.notes("node:n2")] == ["repaired", "release"]
+    assert slurm.acts == []
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        (),
+        ("agent: xid:gpu1: it is lost",),
+        (f"{workflow.NOT_PROVEN}the test's job did not start",),
+        ("power: it did not come back within 300 s",),
+        ("the same fault again after 3 cures: inspect the hardware",),
+    ],
+)
+def test_a_node_that_failed_no_test_is_resumed(
+    store: db_store.Store, slurm: fakes.FakeSlurm, failing: tuple[str, ...]
+) -> None:
+    """What the agent saw is looked at again by the command itself; of the rest the person has taken care."""
+    _drained_by_us(slurm)
+    _under_repair(store, "n2", failing)
+    assert _heal(store, slurm, "n2", CONFIG) == "noted as repaired and resumed"
+
+
+def test_failed_tests_that_cannot_be_repeated_keep_the_drain(
+    store: db_store.Store, slurm: fakes.FakeSlurm
+) -> None:
+    """Where tests are switched off the untested way back is a person's to choose, by name."""
+    _drained_by_us(slurm)
+    _under_repair(store, "n2", ("gemm: wrong", "memory: wrong"))
+    config = dataclasses.replace(CONFIG, repair=settings.RepairSettings(test_before_return=False))
+    words = r"last tests did not pass \(gemm: wrong; and 1 more\), and \[repair\] test_before_return = false .*probing-ctl resume n2"
+    with pytest.raises(node_acts.NotDone, match=words):
+        _heal(store, slurm, "n2", config)
+    assert (slurm.acts, store.notes("node:n2")) == ([], [])
 
 
 @pytest.mark.parametrize("tests", [True, False])

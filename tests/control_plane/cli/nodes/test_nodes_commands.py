@@ -452,3 +452,38 @@ def test_anothers_drain_is_acknowledged_and_by_whom_is_shown(
     assert known() == []
     slurm.state["n2"] = dataclasses.replace(slurm.state["n2"], states=frozenset({"IDLE"}), reason="")
     assert known() == []
+
+
+@pytest.mark.parametrize(("acked_before_s", "shown"), [(600, False), (-5, True)])
+def test_an_old_word_about_a_node_is_not_of_the_fault_that_it_is_tested_for(
+    ctl: Callable[..., Any],
+    slurm: fakes.FakeSlurm,
+    store: db_store.Store,
+    acked_before_s: int,
+    *,
+    shown: bool,
+) -> None:
+    """Under test it has no fault and Slurm shows no drain; it is known since when the drain stands, and to a partner nothing happened."""
+    now = datetime.now(UTC)
+    row = drain(store, now - timedelta(minutes=1))
+    for node in ("n2", "n3"):
+        slurm.state[node] = dataclasses.replace(
+            slurm.state[node], states=frozenset({"IDLE", "MAINTENANCE", "RESERVED"})
+        )
+    assert store.open_incident(
+        records.RepairIncident(
+            incident_id=uuid.uuid4(), cluster="c", node="n2", drain_id=row.drain_id, reason=row.reason, cause="gpu", state="testing",
+            reservation="probing-n2-x", reference_nodes=("n3",), opened_at=row.at, changed_at=now,
+        )
+    )  # fmt: skip
+    store.add_notes(
+        records.OperatorNote(
+            note_id=uuid.uuid4(), cluster="c", at=row.at - timedelta(seconds=acked_before_s), author="ada",
+            subject=f"node:{node}", action="ack", note="on it",
+        )
+        for node in ("n2", "n3")
+    )  # fmt: skip
+    rows = {row["node"]: row for row in json.loads(ctl("nodes", "--json")[1])}
+    assert rows["n2"]["drain"] == "under test by us: xid 79 gpu3"
+    assert bool(rows["n2"]["acknowledged"]) is shown
+    assert rows["n3"]["acknowledged"] == ""
