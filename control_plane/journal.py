@@ -55,6 +55,7 @@ class Journal:
         self._outages: dict[str, ControllerOutage] = {}
         self._stopped_by_outage: set[str] = set()
         self._read_only: set[str] = set()
+        self._without_database: set[str] = set()
         self._logged: set[str] = set()
         self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
@@ -85,6 +86,8 @@ class Journal:
             away = isinstance(error, commands.SlurmAway) and "sacct" not in words
             by_outage = away and any(outage.reaches(began) for outage in self._outages.values())
             (self._stopped_by_outage.add if by_outage else self._stopped_by_outage.discard)(task)
+            no_database = isinstance(error, errors.DatabaseUnavailable)
+            (self._without_database.add if no_database else self._without_database.discard)(task)
             if isinstance(error, errors.DatabaseReadOnly):
                 self._read_only.add(task)
             logged = task in self._logged
@@ -148,6 +151,11 @@ class Journal:
         """Tasks whose latest pass ended because of an outage of Slurm, which may be over: some tasks come once a day."""
         with self._lock:
             return frozenset(self._stopped_by_outage)
+
+    def without_database(self) -> frozenset[str]:
+        """Tasks whose latest pass ended because the database was away, or took nothing."""
+        with self._lock:
+            return frozenset(self._without_database)
 
     def waits_to_write(self, task: str) -> bool:
         """Whether a pass of it found the database read-only, and none has gone well since."""

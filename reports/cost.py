@@ -93,7 +93,8 @@ def covers(
         return False  # the account includes an earlier job of the same id
     ends = [a.end_at for a in attempts if a.end_at is not None]
     if len(ends) < len(attempts):
-        return True  # the run goes on, and its account is made again
+        # The run goes on, and its account is made again; one from before an end lacks what was lost with it.
+        return not ends or account.end_at >= max(ends)
     return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
 
 

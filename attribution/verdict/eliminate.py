@@ -29,6 +29,7 @@ MAX_OUTSIDE = 2
 """Most faults outside the window that are mentioned, the latest first to be kept."""
 
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
+_MOST_CODES = 3
 _LINKS = frozenset({"ib_link", "eth_link"})
 _FILES = frozenset({"filesystem_mount", "disk"})
 STRUCK = {
@@ -145,8 +146,15 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     sightings = [
         s for s in view.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
     ]
-    if not sightings:
-        yield "GPUs (no fault on the ones it held)"
+    if sightings:
+        return
+    # Errors that programs cause stand in the evidence: "no fault" would deny them.
+    own = (
+        s for s in view.sightings if s.signature.role is signatures.Role.USER and s.event.event_id in named
+    )
+    codes = list(dict.fromkeys(phrases.what(s.event) for s in own if s.gpu))
+    but = f" but {' and '.join(codes[:_MOST_CODES])}, which programs cause," if codes else ""
+    yield f"GPUs (no fault{but} on the ones it held)"
 
 
 def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:

@@ -265,11 +265,15 @@ def _advice(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
 
 def _in_plain(view: evidence_view.EvidenceView, words: str) -> str:
     """The line as most shells print it. Some say `Permission denied` of a command that no directory of PATH has, where they may not read one, and end with 127."""
-    return _UNREADABLE_PATH.sub(r"\1not found", words) if view.attempt.exit_code == _NO_COMMAND else words
+    return (
+        _UNREADABLE_PATH.sub(r"\1command not found", words)
+        if view.attempt.exit_code == _NO_COMMAND
+        else words
+    )
 
 
 _NO_COMMAND = 127
-_UNREADABLE_PATH = re.compile(r"(?<=: )(\d{1,6}: [^\s/]{1,200}: )Permission denied$")
+_UNREADABLE_PATH = re.compile(r"(?<=: )((?:line )?\d{1,6}: [^\s/]{1,200}: )Permission denied$")
 
 
 def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -35,6 +35,9 @@ class Fact:
         "begins the message's title if all of its facts have the same; else that of the kind does", default=""
     )
     about: str = records.doc("what the title names in brackets; empty = the cause", default="")
+    after: str = records.doc(
+        "what has become of what no longer stands, in place of `Over`; empty = it is over", default=""
+    )
     ends: bool = records.doc(
         "true for the end of what stood: it changes the message that has it, and begins none", default=False
     )
@@ -64,7 +67,8 @@ def title(kind: Kind, facts: Sequence[Fact], *, over: bool, place: str = "") -> 
     words = f"{head}: {nodes}" if nodes else head
     text = f"{words} ({cause})" if cause else words
     text += f" at {place}" if place and place != cause else ""
-    return harmless(f"Over: {text}" if over else text, 160)
+    after = facts[0].after if len({f.after for f in facts}) == 1 else ""
+    return harmless(f"{after or 'Over'}: {text}" if over else text, 160)
 
 
 def harmless(text: str, limit: int = MOST_CHARS) -> str:

@@ -192,7 +192,7 @@ def _fact_row(one: fact.Fact) -> dict[str, Any]:
         "nodes": list(one.nodes[:1000]),
         "partitions": list(one.partitions[:100]),
         "stands": one.stands,
-        **records.json_fields(one, "title", "about", "job", "todo"),
+        **records.json_fields(one, "title", "about", "job", "todo", "after"),
     }
 
 
@@ -237,4 +237,5 @@ def _fact(fact_id: str, row: Mapping[str, Any]) -> fact.Fact:
         about=row.get("about", ""),
         job=row.get("job", ""),
         todo=row.get("todo", ""),
+        after=row.get("after", ""),
     )

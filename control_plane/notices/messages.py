@@ -74,7 +74,7 @@ def _lines(kind: fact.Kind, group: grouping.NoticeGroup, *, over: bool) -> Itera
     facts = sorted(group.facts.items(), key=lambda item: (item[1].at, item[0]))
     for fact_id, one in facts[-grouping.MOST_LINES :]:
         ended = (
-            " (over)"
+            f" ({one.after.lower() or 'over'})"
             if (one.stands and fact_id not in group.open_ids) or (group.lasting and not one.stands)
             else ""
         )

@@ -22,7 +22,7 @@ LOOK_BACK = timedelta(hours=24)
 _FAULTY_FOR = timedelta(days=7)
 """A drain that was not carried out is reported for so long, if the fault stays."""
 _JUST_OVER = timedelta(hours=1)
-"""Why a hang is over is looked for in this time; the pass that finds it over comes seconds later."""
+"""Why a hang or a drain is over is looked for in this time; the pass that finds it over comes seconds later."""
 _SELDOM_S = 60.0
 """How old nodes' partitions, lemon scores and idle jobs may be."""
 _INCIDENTS = (Path(__file__).parent / "sql" / "incidents.sql").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ class NoticePicture:
     cluster: str
     budget_window: timedelta
     drains: Sequence[records.Drain] = ()
-    """Decisions of LOOK_BACK, and drains that stand or are needed still."""
+    """Decisions of LOOK_BACK, and drains that stand, are needed still, or were over a short while ago."""
     unanswered: AbstractSet[uuid.UUID] = frozenset()
     """Of these drains, those that were not carried out and whose fault is still there."""
     incidents: Sequence[Mapping[str, Any]] = ()
@@ -77,6 +77,7 @@ def read(service: context.Context, silent: AbstractSet[str]) -> NoticePicture:
         for d in (
             *store.drains(open_only=True, cluster=service.cluster),
             *store.drains(since=since, cluster=service.cluster),
+            *store.drains(actions=["drain"], ended_since=now - _JUST_OVER, cluster=service.cluster),
             *unanswered,
         )
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import TypeVar
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import clock, errors, settings
 from probing_cluster.slurm_plugins import commands, topology
-from probing_cluster.slurm_plugins.acts import helper_client, node_events
+from probing_cluster.slurm_plugins.acts import helper_client, node_events, reservations
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live, live_records
 
@@ -49,6 +50,18 @@ class SlurmActions:
     def nodes(self) -> list[view.Node]:
         """Every node."""
         return [node_of(n) for n in self._read("nodes", self._live.nodes)]
+
+    def named_nodes(self) -> list[view.Node]:
+        """Every node, with the reservation that keeps it in maintenance: some releases of Slurm list nodes without it."""
+        nodes = self.nodes()
+        if not any(n.in_maintenance and not n.reservation for n in nodes):
+            return nodes
+        try:
+            found = reservations.Reservations(self._run, "").all()
+        except errors.SlurmUnavailable:
+            return nodes
+        names = {node: one.name for one in found if one.keeps_users_off for node in one.nodes}
+        return [dataclasses.replace(n, reservation=n.reservation or names.get(n.name, "")) for n in nodes]
 
     def jobs(self) -> list[view.ActiveJob]:
         """Every job that holds nodes."""
@@ -153,6 +166,7 @@ def node_of(live_node: live_records.LiveNode) -> view.Node:
         boot_at=live_node.boot_at,
         n_gpus=live_node.n_gpus,
         address=live_node.address or live_node.name,
+        reservation=live_node.reservation,
     )
 
 

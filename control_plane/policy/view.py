@@ -22,6 +22,8 @@ DECIDED_ANEW = vocabulary.DECIDED_ANEW
 BEGUN = vocabulary.BEGUN
 OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
+TAKEN_OVER = "taken over by another"
+"""Begins why a drain of ours stands no longer: the node is drained still, with another's reason."""
 _NO_DECISION = frozenset({UNDER_TEST, DECIDED_ANEW})
 _MAINTENANCE = frozenset({"MAINT", "MAINTENANCE"})
 _OUT_ALREADY = re.compile(r"\bby another\b|^\S+ is [A-Z_+]+ \(")
@@ -46,6 +48,14 @@ class Node:
     boot_at: datetime | None = records.doc("when it booted, by Slurm", default=None)
     n_gpus: int | None = records.doc("GPUs configured; null when unknown", default=None)
     address: str = records.doc("where it is reached, by Slurm", default="")
+    reservation: str = records.doc("the reservation that it is in, by Slurm; empty for none", default="")
+
+    @property
+    def reason_or_reservation(self) -> str:
+        """Why it is out, in Slurm's words: its reason, else the reservation for maintenance that it is in."""
+        if self.reason or not self.reservation or not self.in_maintenance:
+            return self.reason or "no reason given"
+        return f"reservation {sanitize.clean(self.reservation, 80)}"
 
     @property
     def ours(self) -> bool:
@@ -75,7 +85,7 @@ class Node:
         if self.ours and not self.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES):
             return ""
         if taken:
-            return f"{'+'.join(taken)} by another ({self.reason or 'no reason given'})"
+            return f"{'+'.join(taken)} by another ({self.reason_or_reservation})"
         if node_events.is_a_persons(self.reason):
             return f"it carries another's note ({self.reason})"
         return ""
@@ -94,7 +104,7 @@ def drain_over(node: Node | None) -> str:
     if not node.states & vocabulary.DRAINED_STATES:
         return "lifted by another"
     if not node.ours and node_events.is_a_persons(node.reason):
-        return f"taken over by another: {node.reason}"
+        return f"{TAKEN_OVER}: {node.reason}"
     return ""
 
 

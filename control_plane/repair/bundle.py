@@ -29,18 +29,15 @@ def write(config: settings.Settings, store: db_store.Store, incident: records.Re
     store = store.of(incident.cluster)
     results = store.results(node=incident.node, since=since)
     events = store.events(nodes=[incident.node], since=since)[-_MOST_EVENTS:]
+    drains = store.drains(node=incident.node, since=since, cluster=incident.cluster)
+    drained_at = next((d.at for d in drains if d.drain_id == incident.drain_id), None)
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _put(directory / "ticket.json", json.dumps(document(incident, results), indent=2))
-        _put(directory / "ticket.txt", text(incident, results))
+        _put(directory / "ticket.json", json.dumps(document(incident, results, drained_at), indent=2))
+        _put(directory / "ticket.txt", text(incident, results, drained_at))
         _put(directory / "tests.jsonl", "".join(_line(r) for r in results))
         _put(directory / "events.jsonl", "".join(_line(e) for e in events))
-        _put(
-            directory / "drains.jsonl",
-            "".join(
-                _line(d) for d in store.drains(node=incident.node, since=since, cluster=incident.cluster)
-            ),
-        )
+        _put(directory / "drains.jsonl", "".join(_line(d) for d in drains))
         _put(
             directory / "notes.jsonl", "".join(_line(n) for n in store.notes(subject=f"node:{incident.node}"))
         )
@@ -53,8 +50,12 @@ def write(config: settings.Settings, store: db_store.Store, incident: records.Re
     return directory
 
 
-def document(incident: records.RepairIncident, results: list[records.DiagnosticResult]) -> dict[str, Any]:
-    """The ticket as JSON."""
+def document(
+    incident: records.RepairIncident,
+    results: list[records.DiagnosticResult],
+    drained_at: datetime | None = None,
+) -> dict[str, Any]:
+    """The ticket as JSON; the drain may be older than the repair, or not on record."""
     failing = [r for r in results if r.incident_id == incident.incident_id and r.outcome in _BAD]
     return {
         "kind": "repair",
@@ -62,6 +63,7 @@ def document(incident: records.RepairIncident, results: list[records.DiagnosticR
         "cluster": incident.cluster,
         "node": incident.node,
         "drained_for": incident.reason,
+        "drained_at": clock.iso_z(drained_at) if drained_at else None,
         "opened_at": clock.iso_z(incident.opened_at),
         "failing": list(incident.detail.get("failing", [])),
         "steps_done": incident.steps_done,
@@ -77,12 +79,18 @@ def document(incident: records.RepairIncident, results: list[records.DiagnosticR
 _BAD = (records.Outcome.FAIL, records.Outcome.ERROR)
 
 
-def text(incident: records.RepairIncident, results: list[records.DiagnosticResult]) -> str:
+def text(
+    incident: records.RepairIncident,
+    results: list[records.DiagnosticResult],
+    drained_at: datetime | None = None,
+) -> str:
     """The ticket for people."""
-    found = document(incident, results)
+    found = document(incident, results, drained_at)
+    when = f", {found['drained_at']}" if drained_at else ""
     lines = [
         f"Repair of {incident.node} ({incident.cluster})",
-        f"drained for: {incident.reason}, {found['opened_at']}",
+        f"drained for: {incident.reason}{when}",
+        f"repair opened: {found['opened_at']}",
         f"repair steps tried ({incident.cause}): {incident.steps_done}",
         "still failing:",
         *(f"  {words}" for words in found["failing"] or ["(no test gave an answer)"]),

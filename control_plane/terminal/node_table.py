@@ -138,7 +138,7 @@ def _by_whom(node: view.Node, drain: records.Drain | None) -> str:
 def _not_by_us(node: view.Node) -> str:
     if node_events.is_mishap(node.reason):
         return f"by Slurm itself: {node.reason}"
-    return f"not by us: {node.reason or 'no reason given'}"
+    return f"not by us: {node.reason_or_reservation}"
 
 
 def _why_not(

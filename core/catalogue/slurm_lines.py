@@ -18,6 +18,7 @@ def is_closing(line: str) -> bool:
 
 
 _OF_SLURM = re.compile(r"(?:\d{1,6}: )?(?:slurmstepd(?:-[\w.-]{1,253})?|srun|slurmd|sbatch|salloc): ")
+_CANCELLED = "CANCELLED AT"
 _A_WORD = re.compile(r"[^\W\d_]{2}")
 
 
@@ -51,13 +52,18 @@ def last_lines(lines: Sequence[str], most: int, own: int) -> tuple[str, ...]:
     """
     there = [i for i, line in enumerate(lines) if line != _LEFT_OUT]
     kept = there[-most:] if most > 0 else []
-    mine = [i for i in there if not is_closing(lines[i])][-own:]
+    mine = [i for i in there if not is_closing(lines[i]) and not _OF_SLURM.match(lines[i])][-own:]
     above = [i for i in mine if kept and i < kept[0]]
-    # As many of the closing lines make room, the oldest first.
-    spare = [i for i in kept if i not in mine][: len(above)]
+    # As many of the others make room: closing lines first, and last of those what says why it was cancelled; of each sort the oldest.
+    others = [i for i in kept if i not in mine]
+    by_worth = sorted(
+        others, key=lambda i: (not is_closing(lines[i]), _CANCELLED in lines[i], bool(lines[i].strip()))
+    )
+    spare = by_worth[: len(above)]
     shown = sorted({*above, *kept} - set(spare))
     rows: list[str] = []
     for at, i in enumerate(shown):
         left_out = any(lines[n].strip() for n in range(shown[at - 1] + 1, i)) if at else False
-        rows += [_LEFT_OUT, lines[i]] if left_out else [lines[i]]
+        marked = next((row for row in reversed(rows) if row.strip()), "") == _LEFT_OUT
+        rows += [_LEFT_OUT, lines[i]] if left_out and not marked else [lines[i]]
     return tuple(rows)

@@ -80,9 +80,10 @@ class ActionRows(base.StoreBase):
         job_id: int | None = None,
         open_only: bool = False,
         *,
+        ended_since: datetime | None = None,
         cluster: str | None = None,
     ) -> list[records.Drain]:
-        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted. Without a cluster, of the store's."""
+        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted; `ended_since` = lifted since. Without a cluster, of the store's."""
         query = sa.select(tables.drain).where(self._of(_D.cluster, cluster)).order_by(_D.at)
         if actions is not None:
             query = query.where(base.some(_D.action, actions))
@@ -93,6 +94,8 @@ class ActionRows(base.StoreBase):
                 query = query.where(column == value)
         if open_only:
             query = query.where(_D.action == "drain", _D.state == "done", _D.ended_at.is_(None))
+        if ended_since is not None:
+            query = query.where(_D.ended_at >= ended_since)
         query = query.where(_D.at >= since) if since is not None else query
         return self._select(records.Drain, query.where(_D.at < until) if until is not None else query)
 

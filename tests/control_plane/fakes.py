@@ -73,6 +73,9 @@ class FakeSlurm:
         self._answer()
         return list(self.state.values())
 
+    def named_nodes(self) -> list[view.Node]:
+        return self.nodes()
+
     def jobs(self) -> list[view.ActiveJob]:
         self._answer()
         return list(self.running.values())

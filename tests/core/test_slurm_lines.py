@@ -38,11 +38,25 @@ def test_the_programs_last_lines_stand_among_the_last() -> None:
     """In order, with a mark where lines are left out; as many lines as were wanted, and the mark."""
     steps = [f"step {n}" for n in range(9)]
     shown = slurm_lines.last_lines([*steps, *NOISE[:6]], 5, 2)
-    assert shown == ("step 7", "step 8", "…", *NOISE[3:6])
+    assert shown == ("step 7", "step 8", "…", NOISE[1], "…", *NOISE[4:6])
     assert slurm_lines.last_lines(steps, 3, 2) == ("step 6", "step 7", "step 8")
     assert slurm_lines.last_lines(NOISE[:6], 3, 2) == tuple(NOISE[3:6])
     assert slurm_lines.last_lines(steps[:2], 5, 3) == ("step 0", "step 1")
     assert slurm_lines.last_lines([], 5, 3) == ()
+
+
+def test_what_slurm_reports_beside_the_end_does_not_hide_the_program() -> None:
+    """Its errors stand in place of no line of the program; of its closing lines the reason of the cancellation stays longest."""
+    killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    own = ["reader up", "waiting for its child"]
+    slurm = [f"slurmstepd: error: setting {n} could not be read" for n in range(4)]
+    shown = slurm_lines.last_lines([*own, *slurm, killed], 5, 2)
+    assert shown == (*own, "…", *slurm[2:], killed)
+    shown = slurm_lines.last_lines(
+        [*own, NOISE[0], "srun: got SIGCONT", "", "srun: forcing job termination"], 4, 2
+    )
+    assert shown == (*own, NOISE[0], "…", "srun: forcing job termination")
+    assert slurm_lines.last_lines(["x", "…", "", "y", "z", "w"], 6, 1) == ("x", "…", "", "y", "z", "w")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +81,7 @@ def test_lines_that_were_chosen_before_have_one_mark_for_what_is_left_out() -> N
     kept = slurm_lines.last_lines([*steps, *NOISE[:6]], 6, 3)
     assert kept.count("…") == 1
     shown = slurm_lines.last_lines(kept, 4, 2)
-    assert shown == ("step 7", "step 8", "…", *NOISE[4:6])
+    assert shown == ("step 7", "step 8", *NOISE[:2])
     assert slurm_lines.last_lines(kept, len(kept), 3) == kept
     # A mark above the first line that is shown says nothing; one of the program's own stands for itself between lines.
     assert slurm_lines.last_lines(["…", "a", "b"], 2, 1) == ("a", "b")

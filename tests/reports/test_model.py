@@ -62,10 +62,14 @@ def test_an_account_that_does_not_cover_the_attempts_is_none(
 
 
 def test_the_account_of_a_run_that_goes_on_is_told(story: rows.ReportRows) -> None:
-    """Until its last attempt ends the account is one of the moment it was made."""
+    """Until its last attempt ends the account is one of the moment it was made; one from before an earlier end is not of this run."""
     last, first = story.attempts
     running = dataclasses.replace(last, state="RUNNING", end_at=None)
     assert build(dataclasses.replace(story, attempts=(running, first))).run is not None
+    assert story.account is not None
+    assert first.end_at is not None
+    before = dataclasses.replace(story.account, end_at=first.end_at - timedelta(seconds=1))
+    assert build(dataclasses.replace(story, attempts=(running, first), account=before)).run is None
 
 
 def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.ReportRows) -> None:

@@ -88,6 +88,7 @@ def test_no_flood_of_others_deaths_hides_a_job(store: db_store.Store) -> None:
     ):
         picture = _picture(jobs, **viewer)
         assert len(picture.jobs) <= now.SHOWN
+        assert picture.n_own == min(n, 1160) * (n != 1)
         assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
         assert (picture.jobs[0].job_id == 1) is (n != 1160)
         assert max(j.n_alike for j in picture.jobs) == (0 if n == 1 else 1099)
@@ -353,5 +354,5 @@ def test_of_the_jobs_that_died_those_of_their_own_programs_are_counted() -> None
     assert "<dd>4 <small>3 by their programs</small></dd>" in page
     many = [_job(n, name=f"run{n}") for n in range(now.SHOWN + 5)]
     page = template.render(picture=_picture(many), prefix="")
-    assert f"<dd>{now.SHOWN + 5} <small>{now.SHOWN} or more by their programs</small></dd>" in page
+    assert f"<dd>{now.SHOWN + 5} <small>{now.SHOWN + 5} by their programs</small></dd>" in page
     assert "by their programs" not in template.render(picture=_picture([lost]), prefix="")

@@ -38,6 +38,8 @@ class NowJob(documents.Judged, kw_only=True):
     n_alike: int = 0
     n_left_out: int = 0
     """Deaths of the same owner and account that are not in the list."""
+    n_own_left_out: int = 0
+    """Those of them that were their own programs' doing."""
     returned_at: datetime | None = None
     """When the node at fault came back into service from the repair that followed, with every test passed."""
 
@@ -80,11 +82,22 @@ class Now(msgspec.Struct, kw_only=True):
     incidents: list[documents.Incident]
     budget: Budget | None
     n_more_jobs: int = 0
+    n_own: int = 0
+    """Deaths that were their own programs' doing, shown or not."""
 
     def content(self) -> bytes:
         """What it says, apart from when it was read: equal bytes, nothing new."""
         return msgspec.json.encode(
-            (self.fresh, self.why_stale, self.jobs, self.nodes, self.incidents, self.budget, self.n_more_jobs)
+            (
+                self.fresh,
+                self.why_stale,
+                self.jobs,
+                self.nodes,
+                self.incidents,
+                self.budget,
+                self.n_more_jobs,
+                self.n_own,
+            )
         )
 
 
@@ -189,7 +202,11 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
         jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
     shown = jobs[:SHOWN]
     n_jobs = sum(1 + j.n_alike + j.n_left_out for j in jobs)
-    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=n_jobs - sum(1 + j.n_alike for j in shown))
+    n_own = sum(
+        (1 + j.n_alike) * (j.kind == "died" and j.domain == "user_program") + j.n_own_left_out for j in jobs
+    )
+    n_more = n_jobs - sum(1 + j.n_alike for j in shown)
+    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=n_more, n_own=n_own)
     if viewer.operator:
         return made
     return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)

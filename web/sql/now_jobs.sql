@@ -1,6 +1,6 @@
 -- Attempts that died, those alike (an array's tasks) in one row, 40 rows of each owner and account at most, hardware's first; and attempts that run and stand still or are slow.
 -- Inputs   cluster.
--- Output   kind (died, stalled, slow), one row an attempt and kind, the latest of those alike; n_alike: further ones; n_left_out: deaths of the same owner and account beyond the 40 rows, in their first; returned_at: when after the end the node at fault first came back from a repair with every test passed, or (by_hand) a person noted it as repaired; not from before a later repair began for that part.
+-- Output   kind (died, stalled, slow), one row an attempt and kind, the latest of those alike; n_alike: further ones; n_left_out: deaths of the same owner and account beyond the 40 rows, in their first, and n_own_left_out: those of them by their own programs; returned_at: when after the end the node at fault first came back from a repair with every test passed, or (by_hand) a person noted it as repaired; not from before a later repair began for that part.
 WITH died AS (
     SELECT f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.domain, f.end_at,
            row_number() OVER alike AS nth, count(*) OVER (alike ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS n_same
@@ -14,12 +14,14 @@ WITH died AS (
     FROM died d
     WHERE d.nth = 1
 ), listed AS (
-    SELECT s.*, coalesce(sum(s.n_same) FILTER (WHERE s.nth_story > 40) OVER (PARTITION BY s.user_name, s.account), 0)::bigint AS n_left_out
+    SELECT s.*, coalesce(sum(s.n_same) FILTER (WHERE s.nth_story > 40) OVER (PARTITION BY s.user_name, s.account), 0)::bigint AS n_left_out,
+           coalesce(sum(s.n_same) FILTER (WHERE s.nth_story > 40 AND s.domain = 'user_program') OVER (PARTITION BY s.user_name, s.account), 0)::bigint AS n_own_left_out
     FROM story s
 )
 (SELECT 'died' AS kind, f.cluster, f.job_id, f.ref, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
         f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place,
-        w.at AS returned_at, coalesce(w.by_hand, false) AS by_hand, s.n_same - 1 AS n_alike, CASE WHEN s.nth_story = 1 THEN s.n_left_out ELSE 0 END AS n_left_out
+        w.at AS returned_at, coalesce(w.by_hand, false) AS by_hand, s.n_same - 1 AS n_alike, CASE WHEN s.nth_story = 1 THEN s.n_left_out ELSE 0 END AS n_left_out,
+        CASE WHEN s.nth_story = 1 THEN s.n_own_left_out ELSE 0 END AS n_own_left_out
  FROM listed s
  JOIN ops.attempt_verdicts f ON f.cluster = s.cluster AND f.job_id = s.job_id AND f.attempt = s.attempt
  LEFT JOIN LATERAL (
@@ -48,7 +50,7 @@ WITH died AS (
 UNION ALL
 (SELECT 'stalled', a.cluster, a.job_id, probing.job_ref(a), a.attempt, a."user", a.account, a.partition, a.name, a.state,
         g.onset_at, cardinality(a.nodes), a.n_gpus, g.kind, g.domain, NULL, g.nodes[1], NULL, g.confidence, g.summary,
-        'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL, NULL, false, 0, 0
+        'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL, NULL, false, 0, 0, 0
  FROM probing.gang_verdict g
  JOIN probing.job_attempt a ON a.cluster = g.cluster AND a.job_id = g.job_id AND a.submit_at = g.submit_at
  WHERE g.cluster = :cluster AND g.ended_at IS NULL AND g.kind <> 'unknown' AND a.end_at IS NULL AND g.made_at > now() - interval '7 days'
@@ -57,7 +59,7 @@ UNION ALL
 UNION ALL
 (SELECT 'slow', s.cluster, s.job_id, s.ref, s.attempt, s."user", s.account, s.partition, s.name, s.state, s.at, cardinality(s.nodes), s.n_gpus,
         s.event_kind, NULL, NULL, s.node, s.device, NULL, s.message,
-        'Compare its ranks on the job''s page: one that is slow by itself holds up all others.', NULL, NULL, false, 0, 0
+        'Compare its ranks on the job''s page: one that is slow by itself holds up all others.', NULL, NULL, false, 0, 0, 0
  FROM (
      SELECT DISTINCT ON (a.cluster, a.job_id) a.*, probing.job_ref(a) AS ref, e.at, e.kind AS event_kind, e.node, e.device, e.message
      FROM probing.health_event e

@@ -6,7 +6,7 @@
 --          eligible_at timestamptz, start_at timestamptz, end_at timestamptz (or when an attempt without one must have ended), suspended_s double precision, state text, n_nodes int,
 --          n_gpus bigint
 with recent as (
-    select cluster, "user", run_key, max(over_at) as ended_at, bool_or(over_at is null) as goes_on
+    select cluster, "user", run_key, max(over_at) as ended_at, bool_or(over_at is null) as goes_on, bool_or(end_at is not null) as has_end
     from (select *, coalesce(end_at, probing.ran_until(a)) as over_at from probing.job_attempt a) as a
     where (end_at >= $1 or end_at is null) and run_key <> ''
     group by cluster, "user", run_key
@@ -34,6 +34,12 @@ with recent as (
        or exists (select from hung h where h.run_key = r.run_key and h."user" = r."user" and h.cluster = r.cluster and h.judged_at > a.made_at)
        -- Made after the end, but before accounting recorded it: it counts time in which nothing ran.
        or (not r.goes_on and a.end_at <> r.ended_at)
+       -- The same of a run that goes on, by when that end was judged: what was lost with it is in no account made before.
+       or (r.goes_on and r.has_end and exists (
+            select from probing.job_attempt j
+            join probing.verdict v on v.job_id = j.job_id and v.submit_at = j.submit_at and v.cluster = j.cluster and v.superseded_at is null
+            where j.run_key = r.run_key and j.cluster = r.cluster and j."user" = r."user" and j.end_at >= $1 and v.made_at > a.made_at
+       ))
        or (r.ended_at >= $3 and exists (
             select from probing.job_attempt j
             join probing.health_event e on e.cluster = j.cluster and e.job_id = j.job_id and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')

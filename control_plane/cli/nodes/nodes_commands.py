@@ -129,7 +129,7 @@ def _nodes(args: argparse.Namespace) -> int:
         try:
             operations = _slurm_operations(config)
             _require_own(config, store, operations)
-            slurm = {n.name: n for n in operations.nodes()}
+            slurm = {n.name: n for n in operations.named_nodes()}
         except errors.SlurmUnavailable as exc:
             slurm, unanswered = {}, exc
         rows = _node_rows(config, store, slurm)

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records, vocabulary
 
 
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
-    """A fact per drain that was carried out, or would have been in observe-only mode."""
+    """A fact per drain that was carried out, or would have been in observe-only mode, and per end of one after which the node is out still."""
     for drain in notice_picture.drains:
-        if drain.action == "drain" and drain.state in {"done", "simulated"}:
+        # Another's now: who is told that it is over would take the node to be back.
+        taken = drain.state == "resumed" and drain.why_state.startswith(view.TAKEN_OVER)
+        if drain.action == "drain" and (taken or drain.state in {"done", "simulated"}):
             simulated = drain.state == "simulated"
             verb = "would have been drained (observe-only)" if simulated else "drained"
             by = "" if drain.owner == "probing" else f", by {drain.owner}"
+            still = f"; still drained, {drain.why_state}" if taken else ""
             yield fact_of(
                 notice_picture,
                 drain,
-                line=f"{drain.node} {verb}: {reason_of(drain)}{by}",
+                line=f"{drain.node} {verb}: {reason_of(drain)}{by}{still}",
                 severity=records.Severity.LOW if simulated else drain.severity,
                 stands=not simulated and drain.ended_at is None,
                 title="Would be drained" if simulated else "",
+                after="Taken over" if taken else "",
+                ends=taken,
             )
 
 
@@ -34,6 +40,8 @@ def fact_of(
     stands: bool = False,
     title: str = "",
     job: str = "",
+    after: str = "",
+    ends: bool = False,
 ) -> fact.Fact:
     """A fact about one action on a node."""
     return fact.Fact(
@@ -47,6 +55,8 @@ def fact_of(
         stands=stands,
         title=title,
         job=job,
+        after=after,
+        ends=ends,
     )
 
 

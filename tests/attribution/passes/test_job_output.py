@@ -133,6 +133,38 @@ def test_a_later_component_has_no_output_of_its_own(
     assert [the_verdict(store, part.job_id).log_read for part in parts] == [False, None]
 
 
+@pytest.mark.parametrize(
+    ("beat_s", "lag_s", "log_read"),
+    [(-5, 0, False), (5, 0, None), (40, 90, False), (40, 20, None)],
+    ids=["before", "after", "brings what waited", "delivered all"],
+)
+def test_an_agent_that_was_not_heard_since_the_end_may_still_report_the_output(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    postgres_url: str,
+    beat_s: int,
+    lag_s: float,
+    log_read: bool | None,
+) -> None:
+    """The database was away when the job started and ended. An agent that was heard since, without a Prolog, will report none."""
+    beat = records.AgentHeartbeat(
+        cluster="c", node="n1", at=make.end + timedelta(seconds=beat_s), boot_id="b", lag_s=lag_s
+    )
+    delivery.Delivery(postgres_url, "c", "n1").deliver(events=[], allocations=[], heartbeat=beat)
+    with store.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE probing.agent_heartbeat SET received_at = received_at - interval '2 min'")
+        )
+    store.upsert_attempts([make.attempt()])
+    judge()
+    assert the_verdict(store).log_read is log_read
+    report({"stdout": ["epoch 3", LINE]})
+    judge()
+    assert the_verdict(store).log_read is True
+
+
 def test_a_late_prolog_concerns_its_neighbours_too(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:

@@ -242,6 +242,20 @@ def test_a_verdict_that_says_since_when_it_hung_changes_the_account_made_before(
     assert account(store, later).productive_s == before.productive_s
 
 
+def test_an_end_that_accounting_told_late_changes_the_account_of_a_run_that_waits(store, make):
+    """The account counted the attempt as running when it had ended: nothing was lost by it. Once is enough."""
+    at = SetClock(make.end + timedelta(seconds=3))
+    store.upsert_attempts([make.attempt(state="RUNNING", end_at=None)])
+    assert account(store, at).lost_to_replay_s == 0
+    ended = make.attempt(state="REQUEUED")
+    waits = make.attempt(attempt=2, submit_at=make.end, start_at=None, end_at=None, state="PENDING", nodes=())
+    store.upsert_attempts([ended, waits])
+    store.save_verdicts([_hung(ended, None, at.now() + timedelta(seconds=4))])
+    at = SetClock(at.now() + timedelta(seconds=5))
+    assert account(store, at).lost_to_replay_s == ASSUMED.checkpoint_interval_s / 2
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 0
+
+
 @pytest.mark.parametrize("ahead_s", [0.0, 2400.0, -2400.0])
 def test_the_probe_of_a_node_with_a_wrong_clock_is_read_by_the_servers(store, make, postgres_url, ahead_s):
     """Forty minutes ahead: checkpoints came after the end, nothing seemed lost, and the account said "measured". One made before is renewed."""

@@ -1603,8 +1603,16 @@ def test_gpus_it_may_not_have_held_are_not_ruled_out_beside_an_error_of_one(make
     clean = "GPUs (no fault on the ones it held)"
     unknown = make.attempt(gpus=None)
     assert clean not in make.judge(make.xid(13), attempt=unknown).ruled_out
-    assert clean in make.judge(make.xid(13)).ruled_out
     assert clean in make.judge(attempt=unknown).ruled_out
+
+
+def test_an_error_that_programs_cause_is_not_denied_beside_itself(make):
+    """Xid 31 on a GPU that it held stands in the evidence: there is a fault on it, and not the GPU's."""
+    excepted = "GPUs (no fault but Xid 31, which programs cause, on the ones it held)"
+    assert excepted in make.judge(make.xid(31)).ruled_out
+    after = make.judge(make.xid(31, before_end_s=-200))
+    assert "GPUs (no fault on the ones it held)" in after.ruled_out, "it is no evidence"
+    assert not any(s.startswith("GPUs") for s in make.judge(make.xid(31), make.xid(79)).ruled_out)
 
 
 def test_a_log_that_does_not_cover_the_run_rules_nothing_out(make):

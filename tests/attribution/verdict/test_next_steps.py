@@ -133,6 +133,14 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
     [
         ("disk_full", "OSError: [Errno 28] No space left on device", "df -h"),
         ("disk_full", "OSError: [Errno 122] Disk quota exceeded: '/home/a'", "quota -s"),
+        ("disk_full", "disk quota exceeded: shard 12 is not written", "quota -s"),
+        ("disk_full", "write /data/a: no space left on device", "df -h"),
+        ("memory_corruption", "free(): double free detected in tcache 2", "valgrind"),
+        ("memory_corruption", "malloc(): unsorted double linked list corrupted", "valgrind"),
+        ("memory_corruption", "*** stack smashing detected ***: terminated", "AddressSanitizer"),
+        ("program_error", "/usr/bin/env: ‘julia’: Permission denied", "command -v NAME"),
+        ("program_error", "nohup: failed to run command 'julia': Permission denied", "command -v NAME"),
+        ("program_error", "env: ‘./solve’: Permission denied", "namei -l PATH"),
         ("too_many_open_files", "OSError: [Errno 24] Too many open files: '/etc/passwd'", "ulimit -n"),
         ("address_in_use", "OSError: [Errno 98] Address already in use", "another port"),
         ("program_error", "java.lang.OutOfMemoryError: Java heap space", "-Xmx"),
@@ -527,11 +535,12 @@ def test_a_set_up_that_failed_stands_beside_a_file_that_is_missing_then(make, ki
     ],
 )
 def test_a_command_that_no_readable_directory_of_path_has_was_not_found(make, code, command, step):
-    """dash says `Permission denied` of it, and ends with 127."""
-    line = f"/s/slurm_script: 4: {command}: Permission denied"
-    found = line_of(make, "program_error", line, role="root", domains=["user_program"], first_cause=True)
-    v = make.judge(found, attempt=make.attempt(exit_code=code, nodes=("n2",)))
-    assert step in v.next_step
+    """Shells say `Permission denied` of it, and end with 127."""
+    for place in ("4", "line 4"):
+        line = f"/s/slurm_script: {place}: {command}: Permission denied"
+        found = line_of(make, "program_error", line, role="root", domains=["user_program"], first_cause=True)
+        v = make.judge(found, attempt=make.attempt(exit_code=code, nodes=("n2",)))
+        assert step in v.next_step
 
 
 def test_no_traceback_is_promised_where_the_log_may_have_none(make):

@@ -45,6 +45,29 @@ def test_an_exception_after_which_the_job_worked_on_is_not_certain_and_the_last_
 
 
 @pytest.mark.parametrize(
+    ("line", "message", "word"),
+    [
+        (2, "mv: cannot stat '/scratch/in.tar': No such file or directory", C.LIKELY),
+        (
+            2,
+            "/var/spool/slurmd/job00007/slurm_script: line 4: cd: /scratch/run: No such file or directory",
+            C.LIKELY,
+        ),
+        (9, "rm: cannot remove '/scratch/in.tar': No such file or directory", C.CERTAIN),
+        (2, "ERROR: no earlier run was found", C.CERTAIN),
+    ],
+)
+def test_an_exception_below_a_command_that_the_script_outlived_is_not_certain(make, line, message, word):
+    """Under `set -e` such a command has `|| true` behind it, and so may this one: the script's last command may have failed without a word."""
+    above = make.finding("program_error", message=message, detail={"line": line, "domains": ["user_program"], "role": "root"})  # fmt: skip
+    raised = _raised(make, first_cause=True, line=6)
+    v = make.judge(above, raised, attempt=make.attempt(**ONE))
+    assert (v.cause, v.confidence) == ("user_error", word)
+    of_rank = _raised(make, first_cause=True, line=6, rank=1)
+    assert make.judge(above, of_rank, attempt=make.attempt(**ONE)).confidence is C.CERTAIN
+
+
+@pytest.mark.parametrize(
     ("other", "word"),
     [
         ({"message": "ValueError: second try"}, C.LIKELY),
@@ -221,7 +244,7 @@ def test_a_silent_end_well_after_a_gpu_was_lost_is_likely_its_doing(make, before
     ],
 )
 def test_a_package_that_is_missing_below_another_failure_is_not_certain(make, kind, message, sure):
-    """What should have brought it may be what failed. An error of the code's own stays certain."""
+    """What should have brought it may be what failed. An error of the code's own stays certain, unless the script outlives failed commands."""
     above = make.finding(kind, message=message, detail={"role": "root", "domains": ["user_program"], "line": 2})  # fmt: skip
     detail = {"role": "root", "domains": ["user_program"], "first_cause": True, "line": 7}
     gone = make.finding("import_error", message="ModuleNotFoundError: No module named 'fit'", detail={**detail, "exception": "ModuleNotFoundError"})  # fmt: skip
@@ -229,5 +252,6 @@ def test_a_package_that_is_missing_below_another_failure_is_not_certain(make, ki
     below = make.finding(kind, message=message, detail={**above.detail, "line": 9})
     one = make.attempt(exit_code=1, nodes=("n1",))
     assert make.judge(above, gone, attempt=one).confidence is sure
-    for found in (above, code), (gone, below):
-        assert make.judge(*found, attempt=one).confidence is C.CERTAIN
+    of_code = C.LIKELY if kind == "command_not_found" else C.CERTAIN
+    assert make.judge(above, code, attempt=one).confidence is of_code
+    assert make.judge(gone, below, attempt=one).confidence is C.CERTAIN

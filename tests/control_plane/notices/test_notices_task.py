@@ -142,6 +142,34 @@ def test_a_partial_resume_is_an_update(noticing: context.Context, sink: web_sink
     )
 
 
+def test_a_drain_that_a_person_took_over_is_not_told_as_over(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """The node is out still; one of the same message that came back is marked so."""
+    first, second = drain(noticing, "n1"), drain(noticing, "n2")
+    notices.run(noticing)
+    node = view.Node(
+        name="n1", states=frozenset({"IDLE", "DRAIN"}), reason="new board (alice)", reason_by="alice"
+    )
+    taken = {"state": "resumed", "why_state": view.drain_over(node), "ended_at": noticing.clock.now()}
+    noticing.store.update_drain(first.drain_id, **taken)
+    notices.run(noticing)
+    noticing.store.update_drain(second.drain_id, state="resumed", ended_at=noticing.clock.now())
+    notices.run(noticing)
+    assert sink.titles[1:] == ["[c] Update: Drained: n2 (xid)", "[c] Over: Drained: n[1-2] (xid)"]
+    last = sink.posts[-1]["message"]
+    assert (
+        "n1 drained: xid 79 gpu3; still drained, taken over by another: new board (alice) (taken over)"
+        in last
+    )
+    assert "n2 drained: xid 79 gpu3 (over)" in last
+    third = drain(noticing, "n3", "probing: ecc gpu1")
+    notices.run(noticing)
+    noticing.store.update_drain(third.drain_id, **taken)
+    notices.run(noticing)
+    assert sink.titles[-1] == "[c] Taken over: Drained: n3 (ecc)"
+
+
 def test_foreign_words_come_alive_nowhere(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Mentions, links and markup of users reach a chat as dead letters."""
     evil = "probing: xid <!channel> @here [x](https://evil) `code` \x1b[31m\r\nBcc: a@b www.evil.com"
@@ -685,6 +713,41 @@ def test_a_service_without_its_database_says_so(noticing: context.Context, sink:
     noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
     notices.run(noticing)
     assert sink.titles[1:] == ["[c] Over: Service blind"]
+
+
+def test_a_database_that_is_away_is_one_line_however_many_tasks_wait(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """Also while the tasks come back one by one; one that comes once a day holds up no end."""
+    away = errors.DatabaseUnavailable("the database cannot be reached: no such socket")
+    noticing.journal.note("lemon", noticing.clock.now(), 0.0, "", away)
+    for _ in range(3):
+        for task in ("actions", "gangs", "hangs"):
+            noticing.journal.note(task, noticing.clock.now(), 0.0, "", away)
+        notices.run(noticing)
+        later(noticing, MINUTE)
+    assert sink.titles == ["[c] Service blind (database)"]
+    assert sink.posts[0]["message"].count("no such socket") == 1
+    noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
+    noticing.journal.note("gangs", noticing.clock.now(), 0.0, "")
+    noticing.journal.note("hangs", noticing.clock.now(), 0.0, "", away)
+    notices.run(noticing)
+    assert len(sink.posts) == 1
+    noticing.journal.note("hangs", noticing.clock.now(), 0.0, "")
+    notices.run(noticing)
+    assert sink.titles[1:] == ["[c] Over: Service blind (database)"]
+
+
+def test_one_task_that_the_database_refuses_is_named(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """The others work: nobody is told that nothing is judged."""
+    for _ in range(3):
+        noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
+        refused = errors.DatabaseRefused("the database refuses: no right to lemon_score")
+        noticing.journal.note("lemon", noticing.clock.now(), 0.0, "", refused)
+        notices.run(noticing)
+        later(noticing, MINUTE)
+    assert sink.titles == ["[c] Service blind"]
+    assert "the service's task lemon cannot work" in sink.posts[0]["message"]
 
 
 def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: web_sink.Sink) -> None:

@@ -68,6 +68,32 @@ def test_every_act_is_preceded_by_a_look_whether_it_may_be_done() -> None:
     assert slurm.cluster_name() == "hpc-2"
 
 
+def test_a_node_in_maintenance_has_the_name_of_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases before 23.02 list nodes without it; a reservation that holds back nobody explains nothing."""
+    nodes = [
+        view.Node(name="n1", states=frozenset({"IDLE", "MAINTENANCE"})),
+        view.Node(name="n2", states=frozenset({"IDLE"})),
+        view.Node(name="n3", states=frozenset({"IDLE", "MAINTENANCE"}), reservation="told"),
+    ]
+    listed = (
+        "ReservationName=course Nodes=n[1-3] State=ACTIVE Flags=SPEC_NODES\n"
+        "ReservationName=row-b Nodes=n[1,3] State=ACTIVE Flags=MAINT,SPEC_NODES\n"
+    )
+    ran: list[tuple[str, ...]] = []
+
+    def run(*arguments: str, environment: object = None) -> bytes:
+        ran.append(arguments)
+        return listed.encode()
+
+    config = settings.Settings(slurm=settings.SlurmSettings(live="cli"))
+    slurm = slurm_actions.SlurmActions(config, run)
+    monkeypatch.setattr(slurm, "nodes", lambda: nodes)
+    assert [n.reservation for n in slurm.named_nodes()] == ["row-b", "", "told"]
+    monkeypatch.setattr(slurm, "nodes", lambda: nodes[1:])
+    assert [n.reservation for n in slurm.named_nodes()] == ["", "told"]
+    assert len(ran) == 1
+
+
 @pytest.mark.parametrize("n_gpus", [None, 0, 8])
 def test_how_many_gpus_a_job_holds_is_known_to_the_policy(n_gpus: int | None) -> None:
     """A job without any is no victim of a GPU."""

@@ -13,7 +13,7 @@ import fakes
 
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.repair import bundle
-from probing_cluster.core import records, settings
+from probing_cluster.core import clock, records, settings
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 
@@ -30,6 +30,13 @@ def test_a_ticket_goes_once_and_its_bundle_has_what_failed(store: db_store.Store
                 outcome=records.Outcome.FAIL, message="wrong", incident_id=incident.incident_id, at=fakes.NOW,
             )
         ]
+    )  # fmt: skip
+    drained_at = fakes.NOW - timedelta(seconds=7)
+    store.save_drain(
+        records.Drain(
+            drain_id=incident.drain_id, cluster="c", node="n1", at=drained_at, action="drain", reason=incident.reason,
+            owner="probing", state="done",
+        )
     )  # fmt: skip
     config = settings.Settings(
         repair=settings.RepairSettings(
@@ -49,6 +56,11 @@ def test_a_ticket_goes_once_and_its_bundle_has_what_failed(store: db_store.Store
     assert ran == [("open-ticket", str(directory))]
     (message,) = queue.of(config).messages()
     assert json.loads(message.body)["failing"] == ["gemm: wrong"]
+    assert (
+        f"drained for: probing: xid 79 gpu3, {clock.iso_z(drained_at)}"
+        in (directory / "ticket.txt").read_text()
+    )
+    assert json.loads(message.body)["drained_at"] == clock.iso_z(drained_at)
     assert directory.stat().st_mode & 0o077 == 0
     assert json.loads((directory / "tests.jsonl").read_text())["message"] == "wrong"
     assert "probing-ctl repair release n1" in (directory / "ticket.txt").read_text()

@@ -26,8 +26,8 @@ def decision(state: str, **changes: Any) -> records.Drain:
     return records.Drain(**(values | changes))
 
 
-def node(states: str, reason: str = "") -> view.Node:
-    return view.Node(name="n1", states=frozenset(states.split("+")), reason=reason)
+def node(states: str, reason: str = "", reservation: str = "") -> view.Node:
+    return view.Node(name="n1", states=frozenset(states.split("+")), reason=reason, reservation=reservation)
 
 
 OURS = decision("done")
@@ -102,6 +102,21 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
             "no: MAINTENANCE, not by us: no reason given; drained once that is over, if the fault stands",
         ),
         (node("IDLE+MAINTENANCE"), [], None, None, ""),
+        (
+            node("IDLE+MAINTENANCE", reservation="rack12-power"),
+            [FAULT],
+            None,
+            None,
+            "no: MAINTENANCE, not by us: reservation rack12-power; drained once that is over, if the fault stands",
+        ),
+        (
+            node("IDLE+DRAIN", "fan noise", reservation="course"),
+            [FAULT],
+            None,
+            None,
+            "not by us: fan noise",
+        ),
+        (node("DOWN", reservation="course"), [FAULT], None, None, "no: DOWN, not by us: no reason given"),
         (node("DOWN"), [FAULT], None, None, "no: DOWN, not by us: no reason given"),
         (node("IDLE"), [FAULT], None, MAINTAINED, "no: it was in maintenance; decided anew within a minute"),
         (None, [FAULT], None, MAINTAINED, "no: MAINTENANCE by another (no reason given)"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import (
@@ -107,21 +107,42 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
     )
     # What should have brought the package may be what failed.
     another = another or (first.kind == "import_error" and _complained_before(view, first))
-    # A script's later commands may have decided the exit code.
-    went_on = first.detail.get("rank") is None and bool(first.detail.get("went_on"))
+    # A script's later commands may have decided the exit code: it printed more, or is one that goes on after a command that failed.
+    goes_on = bool(first.detail.get("went_on")) or _outlived_a_command(view, first)
+    went_on = first.detail.get("rank") is None and goes_on
     fits = view.attempt.exit_code in (None, 1) and not (view.signal or another or went_on)
     return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
 
 
 def _complained_before(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
     """True if the log holds a failure of another command above `first`, which is no part of the same exception."""
-    line = digits.index(first.detail.get("line")) or 0
-    above = (
-        f
-        for f in (*view.findings, *view.further_errors)
-        if (digits.index(f.event.detail.get("line")) or line) < line and not f.event.detail.get("chained")
+    return any(f.signature.role in _FAILURES for f in _above(view, first))
+
+
+def _outlived_a_command(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+    """True if a command of the script failed before `first`, as one does behind which `|| true` stands."""
+    return any(
+        f.signature.role in _FAILURES
+        and "exception" not in f.event.detail
+        and _OF_COMMAND.match(f.event.message)
+        for f in _above(view, first)
     )
-    return any(f.signature.role in _FAILURES for f in above)
+
+
+_OF_COMMAND = re.compile(
+    r"(?:\S{1,300}: (?:line )?\d{1,6}: \S|(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|cd|tar|unzip|rsync|scp|wget|curl|git|chmod|touch|find|sed|awk|grep): )"
+)
+"""Complaints of a shell and of commands that scripts call."""
+
+
+def _above(
+    view: evidence_view.EvidenceView, first: records.HealthEvent
+) -> Iterator[evidence_view.CaseFinding]:
+    """What the log holds above `first`, without what is part of the same exception."""
+    line = digits.index(first.detail.get("line")) or 0
+    for f in (*view.findings, *view.further_errors):
+        if (digits.index(f.event.detail.get("line")) or line) < line and not f.event.detail.get("chained"):
+            yield f
 
 
 def _went_on_words(view: evidence_view.EvidenceView, first: records.HealthEvent) -> str:
