@@ -119,6 +119,8 @@ def _about(
             yield left_undone(base, "skipped", not_own)
         return
     reference = fleet_view.is_reference(name)
+    if name in fleet_view.under_test and node.ours:
+        return  # drained by us already, in a reservation of ours: the drain is on record, or will be once Slurm answers
     if name in fleet_view.under_test and not reference:
         yield left_undone(base, "skipped", view.UNDER_TEST)
         return

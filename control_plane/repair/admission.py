@@ -9,6 +9,7 @@ from probing_cluster.control_plane.repair import way_back, workflow
 from probing_cluster.core import errors, records, vocabulary
 
 _NO_STEP = "and no repair step is left that could end it"
+_NOBODY_IDLE = "no idle node is there to test it with: beside others it was not proven well before"
 _ELSEWHERE = "which is mended elsewhere: it is tested once that is over"
 _IN_PAIRS = ("pair: ", f"{workflow.NOT_PROVEN}pair: ")
 _BY_AGENT = "by_agent"
@@ -39,7 +40,7 @@ def queued(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
         incident = work.save(incident, detail={k: v for k, v in incident.detail.items() if k not in left_out})
     references = work.idle_references(incident)
     if not references and _failed_beside_others(incident):
-        return work.wait(incident, "no idle node is there to test it with: it failed beside others before")
+        return work.wait(incident, _NOBODY_IDLE)
     return work.save(
         incident,
         state="reserving",
@@ -120,6 +121,8 @@ def reserving(work: workflow.Pass, incident: records.RepairIncident) -> records.
     busy = [r for r in incident.reference_nodes if not work.is_idle(work.node(r))]
     if busy:
         kept = tuple(r for r in incident.reference_nodes if r not in busy)
+        if not kept and _failed_beside_others(incident):
+            return work.begin_anew(incident, busy, why=_NOBODY_IDLE)
         return reserving(work, work.save(incident, reference_nodes=kept))
     return work.save(incident, state="opening", why="")
 
@@ -138,6 +141,12 @@ def opening(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
         return work.wait(incident, way_back.held_down(node))
     if why := work.too_many_rounds():  # after a reboot its turn comes again
         return work.wait(incident, why)
+    if out := [r for r in incident.reference_nodes if way_back.is_out(work.node(r))]:
+        why = f"reference node {out[0]} is out of service"
+        if node.ours:
+            return work.save(incident, state="reserving", why=why)
+        # Its reservation is made anew only while it is drained.
+        return work.begin_anew(incident, out, why=why)
     if back or node.states & vocabulary.DRAINED_STATES:
         outcome = work.context.slurm.resume(incident.node, incident.reservation)
         if outcome.state != "done":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+import uuid
+from collections.abc import Collection, Iterable, Mapping
 
 from probing_cluster.core import records
-from probing_cluster.diagnostics import registry, worker
+from probing_cluster.diagnostics import isolation, registry, worker
 
 REPORTED = (records.Outcome.OK, records.Outcome.WARN)
 """Outcomes of a test that ran to its end and found no failure."""
 ALONE = "it fails with every node that is proven good"
 NEITHER = "proven neither bad nor well"
 AT_TIMES = "it fails with several nodes that are proven good, though not each time"
+_ANEW = uuid.UUID(int=0)
+"""The round under which results are judged once more."""
 
 
 @records.record
@@ -48,11 +52,40 @@ def failed_alone(results: Iterable[records.DiagnosticResult]) -> set[str]:
     return {r.node for r in results if r.outcome is records.Outcome.FAIL and not r.peer and is_of_one(r.test)}
 
 
-def against(found: Findings, node: str) -> list[str]:
-    """What is proven against the node or a link of it, in words."""
+def against(found: Findings, node: str, void: Collection[str] = ()) -> list[str]:
+    """What is proven against the node or a link of it, in words; tests with the partners of `void` prove nothing."""
+    found = _without(found, node, void) if void else found
     words = proven(found, node)
     words += [f"pair: the link between {a} and {b} is bad" for a, b in found.bad_links if node in (a, b)]
     return words
+
+
+def _without(found: Findings, node: str, partners: Collection[str]) -> Findings:
+    """The round as it would be judged without its tests in pairs with these partners."""
+    pairs = [r for r in found.results if r.test == "pair" and r.peer and not _is_conclusion(r)]
+    pairs = [
+        r for r in pairs if r.outcome is not records.Outcome.ERROR and not {r.node, r.peer} & {*partners}
+    ]
+    others = {end for r in pairs for end in (r.node, r.peer)} - {node}
+    case = isolation.IsolationCase(_ANEW, (node,), sorted(others))
+    case.add(
+        isolation.PairResult(
+            round_id=_ANEW, pair=(r.node, r.peer), passed=r.outcome is not records.Outcome.FAIL
+        )
+        for r in pairs
+    )
+    ends = case.outcome()
+    return dataclasses.replace(
+        found,
+        results=tuple(r for r in found.results if not _is_conclusion(r) or r.node in ends.bad_nodes),
+        bad_nodes=ends.bad_nodes,
+        bad_links=ends.bad_links,
+    )
+
+
+def _is_conclusion(result: records.DiagnosticResult) -> bool:
+    """Whether it is what all tests in pairs together say of one node or link."""
+    return result.test == "pair" and "conclusion" in result.detail
 
 
 def unanswered(found: Findings, node: str) -> list[str]:

@@ -36,7 +36,7 @@ def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
 def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Node) -> records.RepairIncident:
     """A round under a new id: of one that another service had begun nothing is used."""
     work.context.rounds.stop(incident.reservation, incident.round_id)
-    fresh = work.save(incident, round_id=uuid.uuid4(), why="under test")
+    fresh = work.save(incident, round_id=uuid.uuid4(), why=_under_test(incident))
     assert fresh.round_id is not None
     config, together = work.context.config, (fresh.node, *fresh.reference_nodes)
     partitions = set.intersection(*(set(n.partitions) for n in map(work.node, together) if n is not None))
@@ -71,47 +71,60 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
     return fresh
 
 
+def _under_test(incident: records.RepairIncident) -> str:
+    before = incident.detail.get("before")
+    return f"under test; {before}" if before else "under test"
+
+
 def _judge(
     work: workflow.Pass, incident: records.RepairIncident, ended: rounds.RoundEnd
 ) -> records.RepairIncident:
-    if incident.detail.get("look_again"):
+    found, node = ended.found, incident.node
+    # A step that was to come first and did not run is still to come: what the node shows without it is known.
+    unrun = "" if found else str(incident.detail.get("step", ""))
+    if incident.detail.get("look_again") and not unrun:
         waiting = work.ask_to_look_again(incident)
         if waiting is not None:
             return waiting
-    transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at", "beside"}
+    transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at", "beside", "before"}
+    transient -= {"step", "look_again"} if unrun else set()
     detail = {k: v for k, v in incident.detail.items() if k not in transient}
-    if incident.detail.get("step"):
+    if incident.detail.get("step") and not unrun:
         incident = work.save(incident, steps_done=incident.steps_done + 1, detail=detail)
     # What the agent confirms first: a lost GPU fails tests of other parts, too.
-    failing = work.faults_of_agent(incident.node)
-    failing += round_findings.against(ended.found, incident.node) if ended.found else []
-    missing = round_findings.unanswered(ended.found, incident.node) if ended.found else [ended.why]
-    slow = dict(ended.found.slow_nodes).get(incident.node) if ended.found else None
+    agent = work.faults_of_agent(node)
+    failing = agent + (round_findings.against(found, node) if found else [])
+    missing = round_findings.unanswered(found, node) if found else [ended.why]
+    slow = dict(found.slow_nodes).get(node) if found else None
+    broken = _broken_references(work, incident) if failing or missing or slow else {}
+    if broken:
+        # Who is silent as its references are confirms nothing: nobody hears several of them.
+        is_unheard = agent == [workflow.SILENT] and workflow.SILENT in broken.values()
+        counts = [] if is_unheard else [*agent]
+        counts += round_findings.against(found, node, broken) if found else []
+        words = [f"reference node {name} broke ({why})" for name, why in broken.items()]
+        missing = [*words, *missing, *(w for w in failing if w not in counts)]
+        failing, slow = counts, None
+    if unrun:
+        missing, failing = [*missing, f"{unrun} was not run", *failing], []
     rounds_left = incident.n_rounds < work.context.config.repair.most_rounds
     if not failing and slow and incident.detail.get("slow") != slow and rounds_left:
         # One slow round may be its neighbours' doing; the second one counts.
-        return work.save(
-            incident,
-            state="opening",
-            why=f"slow by {slow}, to be confirmed",
-            detail=detail | {"slow": slow},
-        )
+        why = f"slow by {slow}, to be confirmed"
+        return work.save(incident, state="opening", why=why, detail=detail | {"slow": slow, "before": why})
     if not failing and slow:
         failing = [f"{slow}: slower than nodes of its kind, in two rounds"]
-    if (failing or missing) and (why := _broken_reference(work, incident)):
-        again = {k: v for k, v in incident.detail.items() if k not in {"recheck", "recheck_at"}}
-        return work.step_aside(work.save(incident, detail=again), why=why)
     if failing:
         words = [sanitize.clean(w, 300) for w in failing[:8]]
         step = work.next_step(incident)
         return _after_failing(work, incident, step, words, detail)
     if missing:
         if rounds_left:
-            why = sanitize.clean(f"tested again: {missing[0]}", 300)
-            if ended.found and incident.node in ended.found.open_nodes and work.further_references(incident):
-                beside = {"next": "again", "beside": [*incident.reference_nodes]}
-                return work.save(incident, state="closing", why=why, detail=detail | beside)
-            return work.save(incident, state="opening", why=why, detail=detail)
+            why = sanitize.clean(f"tested {'anew' if broken else 'again'}: {missing[0]}", 300)
+            is_open = found is not None and node in found.open_nodes
+            if broken or (is_open and work.further_references(incident)):
+                return work.begin_anew(incident, broken, why=why, detail=detail)
+            return work.save(incident, state="opening", why=why, detail=detail | {"before": why})
         words = [sanitize.clean(f"{workflow.NOT_PROVEN}{w}", 300) for w in missing[:8]]
         return work.save(
             incident,
@@ -123,15 +136,16 @@ def _judge(
     return work.save(incident, state="returning", why="every test passed", detail=passed)
 
 
-def _broken_reference(work: workflow.Pass, incident: records.RepairIncident) -> str:
-    """Why a round that went badly says nothing of the node: a reference was no good; empty where all were."""
+def _broken_references(work: workflow.Pass, incident: records.RepairIncident) -> dict[str, str]:
+    """By reference that is no good any more why: a round that went badly beside it says little of the node."""
+    broken = {}
     for name in incident.reference_nodes:
-        node, faults = work.node(name), work.faults_of_agent(name)
-        if node is None or node.states & (vocabulary.DRAINED_STATES | way_back.AWAY):
+        faults = work.faults_of_agent(name)
+        if way_back.is_out(work.node(name)):
             faults.insert(0, "it is out of service")
         if faults:
-            return sanitize.clean(f"tested anew: reference node {name} broke ({faults[0]})", 300)
-    return ""
+            broken[name] = faults[0]
+    return broken
 
 
 def _after_failing(

@@ -97,7 +97,9 @@ def _issue(work: workflow.Pass, incident: records.RepairIncident, step: str) -> 
 def ticketing(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Bundle and ticket, written once; the reservation is gone, the node drained."""
     wrote = work.context.ticket(incident)
-    detail = {k: v for k, v in incident.detail.items() if k not in {"next", "act", "issued"}}
+    detail = {
+        k: v for k, v in incident.detail.items() if k not in {"next", "act", "issued", "step", "before"}
+    }
     return work.save(incident, state="ticket", reservation="", round_id=None, detail=detail | dict(wrote))
 
 

@@ -18,6 +18,11 @@ RESUMED_BY = "resumed by "
 """How a drain's row begins to say that a person lifted it with a command of ours, or over the web."""
 
 
+def is_out(node: view.Node | None) -> bool:
+    """Whether no test can begin on a node now: drained, down, or not listed."""
+    return node is None or bool(node.states & (vocabulary.DRAINED_STATES | AWAY))
+
+
 def is_back_from_boot(node: view.Node) -> bool:
     """Whether a node under repair answers again after a boot, and Slurm holds it DOWN for that alone."""
     return unasked_boot.holds_down(node.states, node.reason, node.reason_at, node.boot_at)

@@ -23,6 +23,8 @@ _REPAIR = "repair: "
 _TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)-[0-9a-f]{{8}}")
 NOT_PROVEN = "not proven well: "
 """How a repair's words begin of a test that did not show its node well, and did not show it bad."""
+SILENT = "agent: it is silent"
+"""What an agent says against its node that nobody hears: it confirms no fault."""
 _LIFTED = "its drain was lifted"
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
@@ -121,6 +123,19 @@ class Pass:
     def step_aside(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
         """Drained again and out of our reservation, then queued: for a person who took it over, or a pass that is void."""
         return self.save(incident, state="closing", detail={**incident.detail, "next": "queued"}, **changes)
+
+    def begin_anew(
+        self,
+        incident: records.RepairIncident,
+        without: Iterable[str],
+        *,
+        why: str,
+        detail: Mapping[str, Any] | None = None,
+    ) -> records.RepairIncident:
+        """Drained again and out of our reservation, then tested beside further references and those that it had, `without` these; its rounds are counted on."""
+        beside = [r for r in incident.reference_nodes if r not in without]
+        again = {"next": "again", "beside": beside, "before": why}
+        return self.save(incident, state="closing", why=why, detail={**(detail or incident.detail), **again})
 
     def make_way(self, incident: records.RepairIncident, node: view.Node | None) -> records.RepairIncident:
         """For a person in the middle of it: who holds the repair gets the node drained; who drained the node has it."""
@@ -323,7 +338,7 @@ def in_tests(incidents: Iterable[records.RepairIncident], now: datetime) -> dict
 
 def _faults(beat: records.AgentHeartbeat | None, age_s: float | None) -> list[str]:
     if beat is None or not confirm.is_current(beat, age_s):
-        return ["agent: it is silent"]
+        return [SILENT]
     acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
     return [
         f"agent: {key}: {fault.get('message') or 'no message'}"

@@ -673,7 +673,12 @@ def test_a_reference_that_breaks_is_drained_in_the_reservation_of_the_test() -> 
     state = fleet_view(nodes={"n2": kept}, under_test={"n2": "probing-n9-1"}, jobs=(job(nodes=("n2",)),))
     (made,) = policy.decide(state, ENFORCE)
     assert (made.action, made.node, made.held, made.reservation) == ("drain", "n2", "", "probing-n9-1")
-    assert held(dataclasses.replace(state, drains=(drain("n2", 30),)))[0][2].startswith("it is being tested")
+    ours = node("n2", states=frozenset({"ALLOCATED", "DRAIN", "MAINT"}), reason="probing: xid 79 gpu3")
+    second = event(2)
+    both = {"events": (*state.events, second), "heartbeats": {"n2": beat("n2", *state.events, second)}}
+    for past in (drain("n2", 30), drain("n2", 30, state="failed", why_state=view.BEGUN)):
+        drained = dataclasses.replace(state, nodes={"n2": ours}, drains=(past,), **both)
+        assert policy.decide(drained, ENFORCE) == (), "it is out already, and by us"
     anothers = node("n2", states=frozenset({"DRAIN", "MAINT"}), reason="fan")
     assert held(dataclasses.replace(state, nodes={"n2": anothers}))[0][1] == "skipped"
     assert refusals(dataclasses.replace(state, events=())) == []

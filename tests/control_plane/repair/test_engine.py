@@ -250,11 +250,13 @@ class Site:
         self.tickets.append(str(incident.incident_id))
         return {"bundle": "/b"}
 
-    def look(self, faults: Mapping[str, Any] | None = None) -> None:
-        """One pass."""
+    def look(
+        self, faults: Mapping[str, Any] | None = None, of_others: Mapping[str, Any] | None = None
+    ) -> None:
+        """One pass; `faults` are n1's, `of_others` by node those of n2 and n3."""
         self.clock.at += timedelta(seconds=30)
         for node in ("n1", "n2", "n3"):
-            given = dict(faults or {}) if node == "n1" else {}
+            given = dict((faults if node == "n1" else (of_others or {}).get(node)) or {})
             beat = records.AgentHeartbeat(cluster="c", node=node, at=self.clock.at, boot_id="b", faults=given)
             self._beat(beat)
         incidents = self.store.incidents(open_only=True)
@@ -820,20 +822,186 @@ def test_a_node_that_failed_beside_others_is_tested_beside_others_before_it_retu
     assert requests[1] == ("n2", "n3")
 
 
+LOST = {"gpu_lost:gpu3": {"severity": "high", "message": "GPU 3 is lost", "since": "2026-11-21T14:00:00Z"}}
+FULL = {"check:disk": {"severity": "low", "message": "/tmp is full", "since": "2026-11-21T14:00:00Z"}}
+
+
+def fails_beside_others(site: Site, rounds_: int = 99) -> list[campaign.RoundRequest]:
+    """Its own tests pass, and for so many rounds it fails with each reference; what was asked is listed."""
+    requests: list[campaign.RoundRequest] = []
+
+    def answer(requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        requests.append(requested)
+        found = site.running._found(requested).found
+        assert found is not None
+        bad = ("n1",) if len(requests) <= rounds_ else ()
+        return rounds.RoundEnd(found=dataclasses.replace(found, bad_nodes=bad))
+
+    site.running.answer = answer
+    return requests
+
+
+def out_of_service(site: Site, *names: str) -> None:
+    """Drained by us, as a reference is that breaks."""
+    for name in names:
+        drained = {"states": frozenset({"IDLE", "DRAIN"}), "reason": "probing: xid 79"}
+        site.slurm.nodes[name] = dataclasses.replace(site.slurm.nodes[name], **drained)
+
+
 def test_a_round_whose_reference_broke_accuses_nobody_and_is_begun_anew(store: db_store.Store) -> None:
     """Without the reference's fault the same answers would end at a ticket."""
     site = Site(store)
-    site.slurm.broken = {"n1"}
+    fails_beside_others(site, 1)
     site.start()
     first = site.until("testing")
     assert set(first.reference_nodes) == {"n2", "n3"}
-    drained = {"states": frozenset({"IDLE", "DRAIN"}), "reason": "probing: xid 79"}
-    site.slurm.nodes["n2"] = dataclasses.replace(site.slurm.nodes["n2"], **drained)
+    out_of_service(site, "n2")
     site.look()
     again = site.now()
-    assert (again.state, again.reference_nodes) == ("testing", ("n3",))
+    assert (again.state, again.reference_nodes, again.n_rounds) == ("testing", ("n3",), 2)
     assert again.round_id != first.round_id
-    assert site.until("ticket").n_rounds == 1
+    assert again.why == "under test; tested anew: reference node n2 broke (it is out of service)"
+    assert site.until("returned").steps_done == 0
+
+
+def test_rounds_begun_anew_are_counted_and_end_at_a_person(store: db_store.Store) -> None:
+    """A reference that shows a fault only while it is tested with n1; no repair step is tried for what such rounds found."""
+    site = Site(store, reset_command="reset")
+    requests = fails_beside_others(site)
+    site.start()
+    site.until("testing")
+    for _ in range(6):
+        site.look(of_others={"n2": FULL})
+    end = site.now()
+    assert (end.state, end.steps_done, len(requests)) == ("ticket", 0, 3)
+    assert end.detail["failing"] == [
+        "not proven well: reference node n2 broke (agent: check:disk: /tmp is full)",
+        f"not proven well: pair: {round_findings.ALONE}",
+    ]
+    assert site.tickets == [str(end.incident_id)]
+
+
+@pytest.mark.parametrize("by", ["its agent", "its own test"])
+def test_what_the_node_alone_shows_counts_whatever_a_reference_shows(store: db_store.Store, by: str) -> None:
+    site = Site(store)
+    site.slurm.broken = {"n1"} if by == "its own test" else set()
+    site.start()
+    site.until("testing")
+    for _ in range(2):
+        site.look({} if site.slurm.broken else LOST, of_others={"n2": FULL, "n3": FULL})
+    words = "gemm: 3 wrong results" if site.slurm.broken else "agent: gpu_lost:gpu3: GPU 3 is lost"
+    assert (site.now().state, site.now().detail["failing"]) == ("ticket", [words])
+    assert site.slurm.drained.count("n1") == 1
+
+
+@pytest.mark.parametrize("silent", ["n1", "n1 n2"])
+def test_a_node_is_not_accused_of_a_silence_that_others_share(
+    store: db_store.Store, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(store)
+    site.start()
+    site.until("testing")
+    unheard = {n: [workflow.SILENT] for n in silent.split()}
+    monkeypatch.setattr(workflow.Pass, "faults_of_agent", lambda _, node: [*unheard.get(node, [])])
+    site.look()
+    assert site.now().state == ("ticket" if silent == "n1" else "testing")
+    unheard.clear()
+    if silent != "n1":
+        site.until("returned")
+
+
+def test_a_slow_round_beside_a_reference_that_broke_is_not_the_first_of_two(store: db_store.Store) -> None:
+    site = Site(store)
+    n_rounds: list[int] = []
+
+    def slow(requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        n_rounds.append(len(n_rounds))
+        found = site.running._found(requested).found
+        assert found is not None
+        slow_nodes = {"n1": "compute"} if len(n_rounds) < 3 else {}
+        return rounds.RoundEnd(found=dataclasses.replace(found, slow_nodes=slow_nodes))
+
+    site.running.answer = slow
+    site.start()
+    site.until("testing")
+    site.look(of_others={"n2": FULL})
+    assert site.now().why.startswith("under test; tested anew: reference node n2 broke")
+    assert site.until("returned").n_rounds == 3
+
+
+@pytest.mark.parametrize("fails", [1, 99])
+def test_a_step_that_did_not_run_is_still_to_come(store: db_store.Store, fails: int) -> None:
+    """Its job did not start: the step runs in the next round, and a person is asked where it never does."""
+    site = Site(store, reset_command="reset")
+    site.slurm.broken = {"n1"}
+    commands: list[str] = []
+
+    def answer(requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        commands.append(requested.command)
+        if 1 < len(commands) <= 1 + fails:
+            return rounds.RoundEnd(why="the test's job did not start within 90 s")
+        if requested.command:
+            site.slurm.broken.clear()
+        return site.running._found(requested)
+
+    site.running.answer = answer
+    site.start()
+    if fails == 1:
+        end = site.until("returned")
+        assert (end.steps_done, commands) == (1, ["", "reset", "reset"])
+        return
+    site.until("testing")
+    for _ in range(8):
+        site.look(LOST)
+    end = site.now()
+    assert (end.state, end.steps_done, commands) == ("ticket", 0, ["", "reset", "reset", "reset"])
+    words = (
+        "the test's job did not start within 90 s",
+        "reset was not run",
+        "agent: gpu_lost:gpu3: GPU 3 is lost",
+    )
+    assert end.detail["failing"] == [f"not proven well: {w}" for w in words]
+    assert "step" not in end.detail
+
+
+@pytest.mark.parametrize("is_drained", [True, False], ids=["after a reboot", "between two rounds"])
+def test_a_reference_that_is_out_by_the_next_round_is_let_go(store: db_store.Store, is_drained: bool) -> None:
+    site = Site(store)
+    requests = fails_beside_others(site, 0)
+    site.running.answer, wanted = None, site.running.answer
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    before = site.until("testing")
+    assert before.reference_nodes == ("n2", "n3")
+    if is_drained:
+        site.slurm.set("n1", states=frozenset({"IDLE", "DRAIN"}), reason=REASON)
+    store.update_incident(before.incident_id, state="opening")
+    out_of_service(site, "n2")
+    site.running.answer = wanted
+    site.until("returned")
+    assert [one.references for one in requests] == [("n3",)]
+    assert site.slurm.drained.count("n1") == (0 if is_drained else 1)
+    assert site.slurm.held == {}
+
+
+def test_without_references_left_a_node_that_failed_beside_others_waits_for_one(
+    store: db_store.Store,
+) -> None:
+    """They were taken out while it rebooted: its own tests alone, which pass, would return it."""
+    site = Site(store, reboot=True)
+    requests = fails_beside_others(site, 1)
+    site.start()
+    site.until("acting")
+    idle = {n: site.slurm.nodes[n] for n in ("n2", "n3")}
+    out_of_service(site, *idle)
+    for _ in range(4):
+        site.look()
+    assert (site.now().state, len(requests), "DRAIN" in site.slurm.nodes["n1"].states) == ("queued", 1, True)
+    assert "no idle node" in site.now().why
+    assert site.slurm.held == {}
+    site.slurm.nodes |= idle
+    site.until("returned")
+    assert requests[-1].references
 
 
 def test_a_node_resumed_since_the_pass_began_is_not_reserved(store: db_store.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from probing_cluster.control_plane.repair import round_findings, rounds
-from probing_cluster.core import errors, settings
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.slurm_plugins.acts import job_steps
 
 WANTED = job_steps.StepWanted(
@@ -74,3 +75,37 @@ def test_of_a_round_that_was_stopped_nothing_is_left(
     with pytest.raises(errors.NotFound):
         of.state(round_id)
     assert (of._ends, of._stopped) == ({}, set())
+
+
+def pairs(*results: tuple[str, str, str]) -> list[records.DiagnosticResult]:
+    """Rows of tests in pairs, `+` for one that passed, `-` for one that failed."""
+    ends = {"+": records.Outcome.OK, "-": records.Outcome.FAIL}
+    return [
+        records.DiagnosticResult(
+            result_id=uuid.uuid4(), cluster="c", round_id=uuid.UUID(int=1), node=a, peer=b, test="pair",
+            outcome=ends[end], message=f"{a}: no answer", at=clock.SYSTEM.now(),
+        )
+        for a, b, all_ends in results
+        for end in all_ends
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("void", "bad"), [([], True), (["r1"], True), (["r1", "r2"], False), (["r1", "r2", "r3"], False)]
+)
+def test_without_a_partner_s_tests_a_node_is_bad_only_by_those_of_others(void: list[str], bad: bool) -> None:
+    """Two sound partners convict it; a test of the node alone needs none."""
+    rows = pairs(
+        *(("n", r, "----") for r in ("r1", "r2", "r3")),
+        *((a, b, "+++++") for a, b in (("r1", "r2"), ("r2", "r3"), ("r1", "r3"))),
+    )
+    conclusion = dataclasses.replace(
+        rows[0], peer="", message=round_findings.ALONE, detail={"conclusion": "node"}
+    )
+    alone = dataclasses.replace(rows[0], peer="", test="gemm", message="3 wrong results")
+    found = round_findings.Findings(results=(*rows, conclusion), bad_nodes=("n",), bad_links=(("n", "r1"),))
+    words = round_findings.against(found, "n", void)
+    assert (f"pair: {round_findings.ALONE}" in words) == bad
+    assert ("pair: the link between n and r1 is bad" in words) == (not void)
+    with_own = dataclasses.replace(found, results=(*found.results, alone))
+    assert "gemm: 3 wrong results" in round_findings.against(with_own, "n", void)
