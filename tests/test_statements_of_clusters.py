@@ -53,6 +53,8 @@ OF_ALL: Mapping[str, tuple[str, str]] = {
     "db/store/attempts.py _CLUSTERS": ("a job_attempt", "it names the clusters"),
     "db/store/verdicts.py _CURRENT": ("verdict", "what it gives is looked up by the attempt's key"),
     "db/store/verdicts.py _insert": ("verdict", "the columns of a record, its cluster among them"),
+    "reports/sql/report.sql": ("d e", "a repair's drain and the events of it, by their ids"),
+    "web/sql/now_jobs.sql": ("d", "a repair's drain, by its id"),
     "web/sql/marks.sql": ("a d d g h v", "a change elsewhere only has the Now page made anew"),
     "web/sql/round_results.sql": ("r", "by the round's id"),
     "web/sql/search_jobs.sql": ("a a a t t t", "a search finds in all clusters, and says where"),

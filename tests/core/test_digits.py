@@ -20,6 +20,7 @@ ALONE = {
     "slurm_plugins/hooks/agent_call.py": "bytes; runs on the system's Python without our package",
     "slurm_plugins/hooks/task_prolog.py": "bytes; runs on the system's Python without our package",
     "probe_agent/inject/site/_probing_probe/page.py": "with isascii; runs on the user's Python",
+    "probe_agent/inject/site/_probing_probe/switches.py": "any digits make a job's folder; runs on the user's Python",
     "probe_agent/inject/site/_probing_probe/tables/rings.py": "with isascii; runs on the user's Python",
 }
 
