@@ -127,19 +127,32 @@ def test_what_a_dump_shows_outstanding_began_when_it_was_issued(make):
         (300, -0.4, 0.0),
         (300, -20.0, 0.0),
         (9, -0.4, 400.0),
-        (9, 5.0, 400.0),
+        (9, 1.0, 400.0),
+        (9, 5.0, 5.0),
         (9, 60.0, 60.0),
         (8, 400.0, 400.0),
     ],
-    ids=["to the end", "in Slurm's last second", "until it was killed", "woken to be ended", "woken a while before", "a slow step", "never"],
+    ids=["to the end", "in Slurm's last second", "until it was killed", "woken to be ended", "woken by another clock", "a slow step before the end", "a slow step", "never"],
 )  # fmt: skip
 def test_a_stall_has_ended_once_its_ranks_trained_on(make, steps, before_end_s, since_s):
     """Slurm cuts its end off to the second, and tasks live on until they are killed; it wakes stopped ranks before that."""
     stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 8})
+    waits = probe(make, "rank_stall", 300, node="n2", pid=8, measured=100.0, detail={"rank": 1, "steps": 8})
     last = probe(make, "last_progress", before_end_s, node="n1", pid=7, detail={"rank": 0, "steps": steps, "phase": "ended"})  # fmt: skip
     other = probe(make, "last_progress", before_end_s, node="n2", pid=8, detail={"rank": 1, "steps": steps, "phase": "ended"})  # fmt: skip
-    for events in ([stalled, last], [stalled, last, other], [stalled, other]):
+    for events in ([stalled, last], [stalled, waits, last, other], [stalled, waits, other]):
         assert onset.last_progress(make.attempt(), events) == make.end - timedelta(seconds=since_s)
+
+
+def test_another_process_does_not_end_a_stall_while_tasks_are_ended(make):
+    """It is of a rank that ran ahead, or of another replica. Before the end, it shows that the job went on: its ranks were restarted."""
+    stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 8})
+    for pid, steps, before_end_s, since_s in ((8, 300, -0.4, 400.0), (80, 9, 0.5, 0.5), (80, 9, 30.0, 30.0)):
+        last = probe(make, "last_progress", before_end_s, node="n1", pid=pid, detail={"rank": 0, "steps": steps, "phase": "training"})  # fmt: skip
+        assert onset.last_progress(make.attempt(), [stalled, last]) == make.end - timedelta(seconds=since_s)
+    ahead = probe(make, "rank_stall", 300, node="n2", pid=8, measured=100.0, detail={"rank": 1, "steps": 12})
+    woken = probe(make, "last_progress", -0.4, node="n1", pid=7, detail={"rank": 0, "steps": 9, "phase": "ended"})  # fmt: skip
+    assert onset.last_progress(make.attempt(), [stalled, ahead, woken]) == make.end - timedelta(seconds=400)
 
 
 def test_a_step_long_after_the_end_is_the_next_starts(make):
@@ -160,3 +173,5 @@ def test_a_stall_of_a_program_without_steps_ends_with_its_calls(make):
     stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 0})
     assert onset.last_progress(make.attempt(), [stalled, look(298, 8), look(-1, 9)]) is not None
     assert onset.last_progress(make.attempt(), [stalled, look(298, 8), look(-1, 900)]) is None
+    served = [look(297, 8, pid=9), look(-1, 900, pid=9)]
+    assert onset.last_progress(make.attempt(), [stalled, *served]) == make.end - timedelta(seconds=400)
