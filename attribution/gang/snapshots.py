@@ -173,15 +173,12 @@ def _progress(event: records.HealthEvent) -> Iterable[tuple[int, _Progress]]:
     if event.kind != SNAPSHOT:
         steps = digits.index(event.detail.get("steps"))
         if steps is not None:
-            stalled = event.kind == STALL
-            yield (
-                event.pid or 0,
-                _Progress(at=event.at, steps=steps, seq=0, step_at=event.at, stalled=stalled),
-            )
+            stalled, at = event.kind == STALL, event.at
+            yield event.pid or 0, _Progress(at=at, steps=steps, seq=0, step_at=at, stalled=stalled)
         return
     # Of ten thousands of ranks, whole views with their stacks would take seconds.
     for entry in _list(event.detail.get("ranks")):
-        if not isinstance(entry, dict):
+        if not isinstance(entry, dict) or digits.index(entry.get("rank")) is None:
             continue
         steps = digits.index(entry.get("steps")) or 0
         age_s = min(digits.number(entry.get("step_age_s")) or 0.0, _LONGEST_S)
