@@ -143,8 +143,8 @@ def test_a_job_that_trained_on_after_a_stall_did_not_hang_when_it_was_ended(
 def test_ranks_that_stood_still_at_the_end_hung_however_long_they_were_being_killed(make: Any) -> None:
     """The snapshot shortly before the end proves it: Slurm woke them. One that shows them at work proves nothing."""
 
-    def judged(**seen: Any) -> Any:
-        look = (snapshot(make, "n1", entry(0, **seen), entry(1, **seen), before_end_s=5), snapshot(make, "n2", lost(2, **{"state": "T", "steps": 8, **seen}), entry(3, **seen), before_end_s=5))  # fmt: skip
+    def judged(**over: Any) -> Any:
+        look = (snapshot(make, "n1", entry(0, **over), entry(1, **over), before_end_s=5), snapshot(make, "n2", lost(2, **{"state": "T", "steps": 8, **over}), entry(3, **over), before_end_s=5))  # fmt: skip
         events = [*stopped_and_continued(make, 300, -29.0), *look]
         attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice")
         return make.judge(*events, attempt=attempt, last_progress_at=onset.last_progress(attempt, events))
