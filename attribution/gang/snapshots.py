@@ -52,7 +52,7 @@ _LONGEST_S = 30 * 86400.0
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
     """The gang in its last snapshots before the teardown; None if no event reports its ranks."""
     reported = [e for e in events if e.source == "probe"]
-    went_on = went_on_after(reported, end_at)
+    went_on = max(went_on_after(reported, end_at).values(), default=None)
     probe_events = [e for e in reported if e.kind in KINDS and (went_on is None or e.at > went_on)]
     if end_at is not None:
         before = [e for e in probe_events if e.at <= end_at - TEARDOWN]
@@ -139,23 +139,33 @@ class _Progress:
     """Highest sequence number of its collectives; 0 if not reported."""
     step_at: datetime
     """Time of its last step, not later than this if unknown."""
+    stalled: bool
+    """True if the agent found that it stood still."""
 
 
-def went_on_after(reported: Iterable[records.HealthEvent], end_at: datetime | None = None) -> datetime | None:
-    """Time of the probe's last report of a rank that made progress after it; None without one. A stall reported until then has ended."""
-    by_process: dict[tuple[str, int], list[_Progress]] = {}
+Process = tuple[str, int]
+"""A node, and the pid of a process there."""
+
+
+def process_of(event: records.HealthEvent) -> Process:
+    """The process that a probe's event is about."""
+    return (event.node, event.pid or 0)
+
+
+def went_on_after(
+    reported: Iterable[records.HealthEvent], end_at: datetime | None = None
+) -> dict[Process, datetime]:
+    """Process to the time of the probe's last report of it after which it made progress: its stalls reported until then have ended."""
+    by_process: dict[Process, list[_Progress]] = {}
     for event in sorted(reported, key=_order):
         for pid, progress in _progress(event):
             by_process.setdefault((event.node, pid), []).append(progress)
-    return max(
-        (
-            earlier.at
-            for looks in by_process.values()
-            for earlier, later in itertools.pairwise(looks)
-            if _has_gone_on(earlier, later, end_at)
-        ),
-        default=None,
-    )
+    return {
+        process: earlier.at
+        for process, looks in by_process.items()
+        for earlier, later in itertools.pairwise(looks)
+        if _has_gone_on(earlier, later, end_at)
+    }
 
 
 def _progress(event: records.HealthEvent) -> Iterable[tuple[int, _Progress]]:
@@ -163,17 +173,36 @@ def _progress(event: records.HealthEvent) -> Iterable[tuple[int, _Progress]]:
     if event.kind != SNAPSHOT:
         steps = digits.index(event.detail.get("steps"))
         if steps is not None:
-            yield event.pid or 0, _Progress(at=event.at, steps=steps, seq=0, step_at=event.at)
+            stalled, at = event.kind == STALL, event.at
+            yield event.pid or 0, _Progress(at=at, steps=steps, seq=0, step_at=at, stalled=stalled)
         return
-    for rank in _views({event.node: event}):
-        age_s = min(max(rank.step_age_s or 0.0, 0.0), _LONGEST_S)
-        seq = max((c.seq for c in rank.calls if not c.is_p2p), default=0)
-        step_at = event.at - timedelta(seconds=age_s)
-        yield rank.pid, _Progress(at=event.at, steps=rank.steps, seq=seq, step_at=step_at)
+    # Of ten thousands of ranks, whole views with their stacks would take seconds.
+    for entry in _list(event.detail.get("ranks")):
+        if not isinstance(entry, dict) or digits.index(entry.get("rank")) is None:
+            continue
+        steps = digits.index(entry.get("steps")) or 0
+        age_s = min(digits.number(entry.get("step_age_s")) or 0.0, _LONGEST_S)
+        yield (
+            digits.index(entry.get("pid")) or 0,
+            _Progress(
+                at=event.at,
+                steps=steps,
+                seq=0 if steps else _highest_seq(entry),
+                step_at=event.at - timedelta(seconds=age_s),
+                stalled=entry.get("stalled") is True,
+            ),
+        )
+
+
+def _highest_seq(entry: Mapping[str, Any]) -> int:
+    calls = (c for c in _list(entry.get("calls")) if isinstance(c, dict) and not c.get("is_p2p"))
+    return max((digits.index(c.get("seq")) or 0 for c in calls), default=0)
 
 
 def _has_gone_on(earlier: _Progress, later: _Progress, end_at: datetime | None) -> bool:
     """True if it made progress in between, other than when it was woken to be ended."""
+    if end_at is not None and earlier.stalled and later.step_at - end_at > end_at - earlier.at:
+        return False  # it stood still shortly before the end, and had longer to get on after it
     if not later.steps:
         return 0 < earlier.seq < later.seq - WOKEN_CALLS
     woken = end_at is not None and later.step_at >= end_at - WOKEN

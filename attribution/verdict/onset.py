@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.gang import snapshots
@@ -174,12 +174,13 @@ def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.Health
     job_side = list(job_side)
     probe_events = [e for e in job_side if e.source == "probe"]
     reported = [e for e in job_side if (e.source, e.kind) in _STALLS]
-    stalls = lasting_stalls(probe_events, end_at)
-    found = [stalled_since(e) for e in reported if e.source != "probe" or e in stalls]
-    last = [e for e in probe_events if e.kind == snapshots.LAST_STEP and not _was_woken(e, stalls, end_at)]
+    lasting = lasting_stalls(probe_events, end_at)
+    found = [stalled_since(e) for e in (*lasting, *(e for e in reported if e.source != "probe"))]
+    last = [e for e in probe_events if e.kind == snapshots.LAST_STEP]
     if reported or any(e.detail.get("phase") == "training" for e in last):
-        # Slurm's end is the second in which it began to end the tasks: they step on until they are killed.
-        found += [min(e.at, end_at) for e in last if e.at <= end_at + snapshots.WOKEN]
+        stood = {snapshots.process_of(e) for e in reported if e.source == "probe"}
+        stand = {snapshots.process_of(e) for e in lasting}
+        found += [min(e.at, end_at) for e in last if _is_progress(e, stood, stand, end_at)]
     inside = [t for t in found if start_at <= t <= end_at]
     return max(inside, default=None)
 
@@ -187,21 +188,26 @@ def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.Health
 def lasting_stalls(
     probe_events: Sequence[records.HealthEvent], end_at: datetime
 ) -> list[records.HealthEvent]:
-    """The stalls after whose report the probe saw no rank get on."""
+    """The stalls after whose report the probe saw no progress of the same process."""
     stalls = [e for e in probe_events if e.kind == snapshots.STALL]
-    over = snapshots.went_on_after(probe_events, end_at) if stalls else None
-    return [e for e in stalls if over is None or e.at > over]
+    over = snapshots.went_on_after(probe_events, end_at) if stalls else {}
+    return [e for e in stalls if (at := over.get(snapshots.process_of(e))) is None or e.at > at]
 
 
-def _was_woken(step: records.HealthEvent, stalls: Iterable[records.HealthEvent], end_at: datetime) -> bool:
-    """True for a last step that ranks made only because Slurm woke them to end them."""
-    stood_at = max(
-        (n for e in stalls if (n := digits.index(e.detail.get("steps"))) is not None), default=None
-    )
-    steps = digits.index(step.detail.get("steps"))
-    if stood_at is None or steps is None or step.at < end_at - snapshots.WOKEN:
-        return False
-    return stood_at < steps <= stood_at + snapshots.WOKEN_STEPS
+def _is_progress(
+    step: records.HealthEvent,
+    stood: Collection[snapshots.Process],
+    stand: Collection[snapshots.Process],
+    end_at: datetime,
+) -> bool:
+    """True for a last step, other than of a process that Slurm woke to end it, or of a later start.
+
+    Slurm's end is the second in which it began to end the tasks: a process whose stall is over may step on until it is killed.
+    """
+    process = snapshots.process_of(step)
+    if step.at <= end_at:
+        return process not in stand or step.at < end_at - snapshots.TEARDOWN
+    return process in stood and process not in stand and step.at <= end_at + snapshots.WOKEN
 
 
 _QUESTION = re.compile(

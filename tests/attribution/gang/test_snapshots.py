@@ -140,6 +140,22 @@ def test_a_job_that_trained_on_after_a_stall_did_not_hang_when_it_was_ended(
     assert hung.cause == "rank_stopped"
 
 
+def test_ranks_that_stood_still_at_the_end_hung_however_long_they_were_being_killed(make: Any) -> None:
+    """The snapshot shortly before the end proves it: Slurm woke them. One that shows them at work proves nothing."""
+
+    def judged(**over: Any) -> Any:
+        look = (snapshot(make, "n1", entry(0, **over), entry(1, **over), before_end_s=5), snapshot(make, "n2", lost(2, **{"state": "T", "steps": 8, **over}), entry(3, **over), before_end_s=5))  # fmt: skip
+        events = [*stopped_and_continued(make, 300, -29.0), *look]
+        attempt = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice")
+        return make.judge(*events, attempt=attempt, last_progress_at=onset.last_progress(attempt, events))
+
+    assert judged().cause == "rank_stopped"
+    assert judged().summary.startswith("Hung since")
+    at_work = judged(state="R", steps=200, stalled=False)
+    assert at_work.cause == "user_cancelled"
+    assert "Hung" not in at_work.summary
+
+
 def test_a_death_shows_too_how_far_its_rank_had_come(make: Any) -> None:
     """The agent of a killed rank reports no last step of it besides."""
     gone = {"rank": 2, "steps": 508, "phase": "training", "step_id": 0, "world_size": 4}

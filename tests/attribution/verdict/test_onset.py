@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from probing_cluster.attribution.gang import views
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import onset, window
 from probing_cluster.core import records
@@ -127,19 +128,32 @@ def test_what_a_dump_shows_outstanding_began_when_it_was_issued(make):
         (300, -0.4, 0.0),
         (300, -20.0, 0.0),
         (9, -0.4, 400.0),
-        (9, 5.0, 400.0),
+        (9, 1.0, 400.0),
+        (9, 5.0, 5.0),
         (9, 60.0, 60.0),
         (8, 400.0, 400.0),
     ],
-    ids=["to the end", "in Slurm's last second", "until it was killed", "woken to be ended", "woken a while before", "a slow step", "never"],
+    ids=["to the end", "in Slurm's last second", "until it was killed", "woken to be ended", "woken by another clock", "a slow step before the end", "a slow step", "never"],
 )  # fmt: skip
 def test_a_stall_has_ended_once_its_ranks_trained_on(make, steps, before_end_s, since_s):
     """Slurm cuts its end off to the second, and tasks live on until they are killed; it wakes stopped ranks before that."""
     stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 8})
+    waits = probe(make, "rank_stall", 300, node="n2", pid=8, measured=100.0, detail={"rank": 1, "steps": 8})
     last = probe(make, "last_progress", before_end_s, node="n1", pid=7, detail={"rank": 0, "steps": steps, "phase": "ended"})  # fmt: skip
     other = probe(make, "last_progress", before_end_s, node="n2", pid=8, detail={"rank": 1, "steps": steps, "phase": "ended"})  # fmt: skip
-    for events in ([stalled, last], [stalled, last, other], [stalled, other]):
+    for events in ([stalled, last], [stalled, waits, last, other], [stalled, waits, other]):
         assert onset.last_progress(make.attempt(), events) == make.end - timedelta(seconds=since_s)
+
+
+def test_another_process_does_not_end_a_stall_while_tasks_are_ended(make):
+    """It is of a rank that ran ahead, or of another replica. Before the end, it shows that the job went on: its ranks were restarted."""
+    stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 8})
+    for pid, steps, before_end_s, since_s in ((8, 300, -0.4, 400.0), (80, 9, 0.5, 0.5), (80, 9, 30.0, 30.0)):
+        last = probe(make, "last_progress", before_end_s, node="n1", pid=pid, detail={"rank": 0, "steps": steps, "phase": "training"})  # fmt: skip
+        assert onset.last_progress(make.attempt(), [stalled, last]) == make.end - timedelta(seconds=since_s)
+    ahead = probe(make, "rank_stall", 300, node="n2", pid=8, measured=100.0, detail={"rank": 1, "steps": 12})
+    woken = probe(make, "last_progress", -0.4, node="n1", pid=7, detail={"rank": 0, "steps": 9, "phase": "ended"})  # fmt: skip
+    assert onset.last_progress(make.attempt(), [stalled, ahead, woken]) == make.end - timedelta(seconds=400)
 
 
 def test_a_step_long_after_the_end_is_the_next_starts(make):
@@ -149,14 +163,19 @@ def test_a_step_long_after_the_end_is_the_next_starts(make):
     assert onset.last_progress(make.attempt(), [stalled, last]) == make.end - timedelta(seconds=400)
 
 
-def test_a_stall_of_a_program_without_steps_ends_with_its_calls(make):
-    """It has no last step, and stood still hours before its end."""
+def test_a_stall_of_a_program_without_steps_ends_with_its_calls(make, monkeypatch):
+    """It has no last step, and stood still hours before its end. Calls of another replica do not end it."""
 
-    def look(before_end_s, seq):  # fmt: skip
+    # A large job has many ranks, and their stacks take long to read.
+    monkeypatch.setattr(views, "from_snapshot", None)
+
+    def look(before_end_s, seq, pid=7):  # fmt: skip
         call = {"group": "0", "seq": seq, "op": "all_reduce", "numel": 4, "group_size": 2, "left": False}
-        ranks = [{"rank": 0, "pid": 7, "alive": True, "steps": 0, "calls": [call]}]
+        ranks = [{"rank": 0, "pid": pid, "alive": True, "steps": 0, "calls": [call]}]
         return probe(make, "rank_snapshot", before_end_s, node="n1", detail={"ranks": ranks, "world_size": 2})
 
     stalled = probe(make, "rank_stall", 300, node="n1", pid=7, measured=100.0, detail={"rank": 0, "steps": 0})
     assert onset.last_progress(make.attempt(), [stalled, look(298, 8), look(-1, 9)]) is not None
     assert onset.last_progress(make.attempt(), [stalled, look(298, 8), look(-1, 900)]) is None
+    served = [look(297, 8, pid=9), look(-1, 900, pid=9)]
+    assert onset.last_progress(make.attempt(), [stalled, *served]) == make.end - timedelta(seconds=400)
