@@ -54,9 +54,9 @@ def test_the_database_stays_down_until_it_is_started(full: cluster.Sandbox) -> N
 
 
 def test_tasks_get_the_probes_environment_and_their_users_identity(full: cluster.Sandbox) -> None:
-    """A job of another user sees PROBING and the probe's directory, which it can read."""
+    """A job of another user sees PROBING_DEFAULT and the probe's directory, which it can read."""
     out = full.layout.jobs / "environment.out"
-    script = "id -un; echo $PROBING; ls $(echo $PYTHONPATH | cut -d: -f1)"
+    script = "id -un; echo $PROBING_DEFAULT; ls $(echo $PYTHONPATH | cut -d: -f1)"
     job = full.submit(f"srun sh -c '{script}'", uid="nobody", output=str(out), gres="gpu:1")
     assert full.wait(job, ["COMPLETED", "FAILED"]) == "COMPLETED"
     lines = [line for line in out.read_text().splitlines() if "error:" not in line]
