@@ -131,6 +131,31 @@ AS $ref$
 $ref$;
 COMMENT ON FUNCTION probing.job_ref(probing.job_attempt) IS 'The job as its owner names it: 4242, 4242_7 (array task), 4242+1 (het component).';
 
+-- When a node first came back well after `after`: a repair of ours ended with every test passed, or a person noted it as repaired.
+-- Not from before a later repair began, unless all of that one's events were of other parts than `of_device`: those leave done what was done.
+-- Output   no row where it has not come back; by_hand: whether a person said so.
+CREATE OR REPLACE FUNCTION probing.back_from_repair(of_cluster text, of_node text, of_device text, after timestamptz)
+RETURNS TABLE (at timestamptz, by_hand boolean)
+LANGUAGE sql STABLE
+AS $back$
+    SELECT b.at, b.by_hand
+    FROM (SELECT i.closed_at AS at, false AS by_hand FROM probing.repair_incident i
+          WHERE i.cluster = of_cluster AND i.node = of_node AND i.state = 'returned'
+          UNION ALL
+          SELECT n.at, true FROM probing.operator_note n
+          WHERE n.cluster = of_cluster AND n.subject = 'node:' || of_node AND n.action = 'repaired') AS b
+    WHERE b.at > after AND b.at >= coalesce((
+        SELECT max(CASE WHEN i.state = 'returned' THEN i.closed_at ELSE i.opened_at END) FROM probing.repair_incident i
+        WHERE i.cluster = of_cluster AND i.node = of_node AND coalesce(i.closed_at, 'infinity') > after
+          AND NOT EXISTS (SELECT 1 FROM probing.drain d CROSS JOIN unnest(d.event_ids) AS u (event_id) JOIN probing.event_key k USING (event_id)
+                          JOIN probing.health_event e ON e.event_id = k.event_id AND e.at = k.at
+                          WHERE d.drain_id = i.drain_id HAVING bool_and(e.device IS DISTINCT FROM of_device))
+    ), '-infinity')
+    ORDER BY b.at
+    LIMIT 1
+$back$;
+COMMENT ON FUNCTION probing.back_from_repair(text, text, text, timestamptz) IS 'When a node first came back well after an instant, and whether a person said so.';
+
 CREATE OR REPLACE VIEW ops.attempt_verdicts WITH (security_invoker = true) AS
 SELECT
     a.cluster, a.job_id, a.submit_at, a.attempt, a.run_key, a."user" AS user_name, a.account, a.partition, a.qos,

@@ -166,7 +166,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ops TO probing_service, probing_operato
 GRANT EXECUTE ON FUNCTION probing.readable(text), probing.listening(), probing.exported_until(), probing.over_time_limit(), probing.ran_until(probing.job_attempt), probing.beyond_limit(probing.job_attempt), probing.job_ref(probing.job_attempt),
     probing.is_prolog_of(timestamptz, timestamptz, timestamptz)
     TO probing_service, probing_operator, probing_reader;
-GRANT EXECUTE ON FUNCTION probing.is_question(jsonb), probing.right_time(text, text, timestamptz, timestamptz, timestamptz) TO probing_service, probing_operator;
+GRANT EXECUTE ON FUNCTION probing.is_question(jsonb), probing.right_time(text, text, timestamptz, timestamptz, timestamptz),
+    probing.back_from_repair(text, text, text, timestamptz) TO probing_service, probing_operator;
 GRANT EXECUTE ON FUNCTION probing.make_month(date), probing.drop_month(date) TO probing_service;
 GRANT EXECUTE ON FUNCTION probing.end_long_work(double precision, double precision, double precision, double precision)
     TO probing_service;

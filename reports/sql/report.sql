@@ -167,20 +167,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'returned', (select jsonb_agg(jsonb_build_object('node', v.node, 'submit_at', v.submit_at, 'at', b.at, 'by_hand', b.by_hand) order by v.submit_at)
                  from verdicts v
                  join attempts a on a.submit_at = v.submit_at
-                 left join lateral (select max(case when i.state = 'returned' then i.closed_at else i.opened_at end) as since from probing.repair_incident i
-                                    where i.cluster = v.cluster and i.node = v.node and coalesce(i.closed_at, 'infinity') > a.end_at
-                                      -- A repair that began for another part's fault leaves done what was done.
-                                      and not exists (select 1 from probing.drain d cross join unnest(d.event_ids) as u (event_id) join probing.event_key k using (event_id)
-                                                      join probing.health_event e on e.event_id = k.event_id and e.at = k.at
-                                                      where d.drain_id = i.drain_id having bool_and(e.device is distinct from v.device))) r on true
-                 cross join lateral (select o.at, o.by_hand
-                                     from (select i.closed_at as at, false as by_hand from probing.repair_incident i
-                                           where i.cluster = v.cluster and i.node = v.node and i.state = 'returned'
-                                           union all
-                                           select n.at, true from probing.operator_note n
-                                           where n.cluster = v.cluster and n.subject = 'node:' || v.node and n.action = 'repaired') o
-                                     where o.at > a.end_at and o.at >= coalesce(r.since, '-infinity')
-                                     order by o.at limit 1) b),
+                 cross join lateral probing.back_from_repair(v.cluster, v.node, v.device, a.end_at) b),
     -- when it was heard, by the server's clock: the node's own may be off
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks' || jsonb_build_object('at', h.received_at)) from probing.agent_heartbeat h
                    where h.cluster = (select cluster from picked) and h.node in (select node from spans where end_at = 'infinity')),

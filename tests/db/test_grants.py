@@ -100,6 +100,7 @@ SERVICE_ONLY_READS = {"agent_role", "alembic_version", "reader_scope"}
 
 MAY_CALL = {
     "service": {
+        "back_from_repair",
         "deliver",
         "drop_month",
         "end_long_work",
@@ -116,6 +117,7 @@ MAY_CALL = {
         "readable",
     },
     "operator": {
+        "back_from_repair",
         "is_prolog_of",
         "is_question",
         "exported_until",

@@ -24,26 +24,7 @@ WITH died AS (
         CASE WHEN s.nth_story = 1 THEN s.n_own_left_out ELSE 0 END AS n_own_left_out
  FROM listed s
  JOIN ops.attempt_verdicts f ON f.cluster = s.cluster AND f.job_id = s.job_id AND f.attempt = s.attempt
- LEFT JOIN LATERAL (
-     SELECT max(CASE WHEN i.state = 'returned' THEN i.closed_at ELSE i.opened_at END) AS since FROM probing.repair_incident i
-     WHERE i.node = f.node AND i.cluster = f.cluster AND coalesce(i.closed_at, 'infinity') > f.end_at
-       -- A repair that began for another part's fault leaves done what was done.
-       AND NOT EXISTS (
-           SELECT 1 FROM probing.drain d CROSS JOIN unnest(d.event_ids) AS u (event_id) JOIN probing.event_key k USING (event_id)
-           JOIN probing.health_event e ON e.event_id = k.event_id AND e.at = k.at
-           WHERE d.drain_id = i.drain_id HAVING bool_and(e.device IS DISTINCT FROM f.device))
- ) r ON true
- LEFT JOIN LATERAL (
-     SELECT o.at, o.by_hand
-     FROM (SELECT i.closed_at AS at, false AS by_hand FROM probing.repair_incident i
-           WHERE i.cluster = f.cluster AND i.node = f.node AND i.state = 'returned'
-           UNION ALL
-           SELECT n.at, true FROM probing.operator_note n
-           WHERE n.cluster = f.cluster AND n.subject = 'node:' || f.node AND n.action = 'repaired') o
-     WHERE o.at > f.end_at AND o.at >= coalesce(r.since, '-infinity')
-     ORDER BY o.at
-     LIMIT 1
- ) w ON true
+ LEFT JOIN LATERAL probing.back_from_repair(f.cluster, f.node, f.device, f.end_at) w ON true
  WHERE s.nth_story <= 40
  ORDER BY s.nth_story
  LIMIT 20000)
