@@ -193,7 +193,7 @@ def worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
             if words in refused:
                 continue
             refused.add(words)
-        if drain.action == "drain" and drain.state == "done":
+        if drain.action == "drain" and drain.state in {"done", vocabulary.UNDER_WAY}:
             out.add(drain.node)
         kept.append(drain)
     return tuple(kept)

@@ -183,14 +183,15 @@ def action(drain: records.Drain, reason: str, *, with_day: bool) -> str:
     what = "job" if drain.action in _OF_THE_JOB else drain.node
     verb = _VERBS.get(drain.action, drain.action)
     at = clock_z(drain.at, with_day=with_day)
+    by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
     if drain.state in {"done", "resumed"}:
-        by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
         until = _given_back(drain, with_day=with_day)
         return f"{what} {verb}{by} {at}{until}" + (f" ({reason})" if reason else "")
     if drain.state == "simulated":
         return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
     if drain.state == vocabulary.UNDER_WAY:
-        return f"{what} is being {verb} since {at} ({'; '.join(filter(None, (reason, sanitize.clean(drain.why_state, 200))))})"
+        why = "; ".join(filter(None, (reason, sanitize.clean(drain.why_state, 200))))
+        return f"{what} is being {verb}{by} since {at}" + (f" ({why})" if why else "")
     return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 200)})"
 
 

@@ -189,7 +189,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         # Gloo reports the receive that did not end; the barrier names the ranks it waited for.
         return bool(new.detail.get("ranks")) and behind <= _WRAPPED_LINES
     out_of_memory = new.kind in ("slurm_oom", "host_oom_kill")
-    if out_of_memory and best.kind == "slurm_launch_failed" and _KILLED.search(best.message):
+    if best.kind == "slurm_launch_failed" and out_of_memory and _KILLED.search(best.message):
         return 0 < behind <= _REASON_LINES
     if best.kind == "dataloader_oom" and out_of_memory:
         return True

@@ -192,29 +192,24 @@ class KernelLog:
 
     def _overrun(self, seq: int, missed: int, now: datetime) -> Sighting:
         self.missed_total += missed
-        return Sighting(
-            source="agent",
-            position=f"{self.boot_id}:overrun:{seq - missed}-{seq - 1}",
-            at=now,
-            kind="agent_overrun",
-            code="kernel_log",
-            severity=records.Severity.INFO,
-            message=f"{missed} kernel messages were overwritten before they could be read (numbers {seq - missed} to {seq - 1})",
-            measured=float(missed),
-            unit="count",
-            detail={"first_seq": seq - missed, "last_seq": seq - 1},
+        message = f"{missed} kernel messages were overwritten before they could be read (numbers {seq - missed} to {seq - 1})"
+        numbers = {"first_seq": seq - missed, "last_seq": seq - 1}
+        place = f"overrun:{seq - missed}-{seq - 1}"
+        return self._own(
+            "kernel_log", place, message, now, measured=float(missed), unit="count", detail=numbers
         )
 
     def _unjudged(self, line: kmsg.KmsgLine, exc: Exception, now: datetime) -> Sighting:
+        message = f"a rule failed on kernel message {line.seq} ({type(exc).__name__}); such messages are counted and not judged"
+        place = f"unjudged:{line.position if line.seq < 0 else line.seq}"
+        return self._own("kernel_log_rule", place, message, now)
+
+    def _own(self, code: str, place: str, message: str, now: datetime, **more: Any) -> Sighting:
+        """What the agent reports about its own reading of the log; `place` is the part of its position behind the boot."""
         return Sighting(
-            source="agent",
-            position=f"{self.boot_id}:unjudged:{line.position if line.seq < 0 else line.seq}",
-            at=now,
-            kind="agent_overrun",
-            code="kernel_log_rule",
-            severity=records.Severity.INFO,
-            message=f"a rule failed on kernel message {line.seq} ({type(exc).__name__}); such messages are counted and not judged",
-        )
+            source="agent", position=f"{self.boot_id}:{place}", at=now, kind="agent_overrun", code=code,
+            severity=records.Severity.INFO, message=message, **more,
+        )  # fmt: skip
 
     def _job(self, found: grammar.KernelFinding) -> int | None:
         """The job of a cgroup's name: from Slurm 26.05 on that is a SLUID, which the Prolog reports."""

@@ -8,7 +8,7 @@ import conftest_story as example
 import pytest
 
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import job_ref, model, node_state, rows, text
+from probing_cluster.reports import job_ref, model, node_state, phrase, rows, text
 
 NOW = example.at("15:00:00")
 RUNNING = example.attempt(1, start_at=example.at("14:02:14"), state="RUNNING", nodes=("n1", "n2"))
@@ -212,3 +212,12 @@ def test_a_drain_that_was_begun_a_moment_ago_has_not_failed(
     found, now = dataclasses.replace(story, drains=(drain,)), drain.at + timedelta(seconds=age_s)
     page = text.render(model.build(job_ref.parse("4242"), found, now=now), width=110)
     assert words in " ".join(page.split())
+
+
+def test_a_persons_drain_under_way_is_theirs_and_nothing_contradicts_it(story: rows.ReportRows) -> None:
+    at = example.at("14:20:34")
+    drain = example.drain("drain", at, state="failed", why_state=vocabulary.BEGUN)
+    (under_way,) = node_state.as_shown([dataclasses.replace(drain, owner="alice")], at)
+    assert phrase.action(under_way, "", with_day=False) == "n2 is being drained by alice since 14:20:34Z"
+    skipped = example.drain("drain", at, state="skipped", why_state="n2 is DRAIN (x)")
+    assert node_state.worth_a_line([under_way, skipped]) == (under_way,)

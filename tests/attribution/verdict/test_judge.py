@@ -1389,6 +1389,18 @@ def test_a_gpu_lost_long_after_an_own_error_is_not_its_cause(make, kind, message
     assert make.judge(*lost_after(make, after_s), own).cause == cause
 
 
+def test_where_no_agent_read_the_gpu_an_own_error_long_before_stands(make):
+    """Without an error of the job's own, a log that shows the loss later may have noticed it only then."""
+    own = make.finding(
+        "python_exception",
+        message="RuntimeError: no sample left",
+        detail={"first_cause": True, "role": "root"},
+    )
+    by_log = frozenset({"n1", "n2"})
+    assert make.judge(*lost_after(make, 90), by_log=by_log).cause == "gpu_lost"
+    assert make.judge(*lost_after(make, 90), own, by_log=by_log).cause == "user_error"
+
+
 def test_a_gpu_that_was_read_well_after_the_end_did_not_cause_it(make):
     """Its agent reads it every few seconds; without an agent, or after a hang, the loss may only be noticed then."""
     assert make.judge(*lost_after(make, 20)).cause == "gpu_lost"
