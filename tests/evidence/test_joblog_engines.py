@@ -158,6 +158,7 @@ def test_codes_and_engines_say_why_they_stop(line):
         ("[n3][[0,0],1108][btl_tcp_endpoint.c:730:mca_btl_tcp_endpoint_start_connect] bind on local address (10.6.4.3:0) failed: Address already in use (98)\n[n3:7] *** An error occurred in MPI_Isend", 1, "program_error"),
         ("terminate called after throwing an instance of 'std::runtime_error'\n" * 3 + "  what():  [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800907 milliseconds before timing out.", 4, "watchdog_timeout"),
         ("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  St9bad_alloc", 1, "host_memory_error"),
+        ("run.sh: line 3:    12 Aborted                 (core dumped) ./a\nterminate called after throwing an instance of 'std::runtime_error'\n  what():  NCCL error: unhandled system error, NCCL version 2.10.3", 1, "process_aborted"),
         ("free(): invalid pointer\nterminate called after throwing an instance of 'std::runtime_error'\n  what():  NCCL error: unhandled system error, NCCL version 2.10.3", 1, "memory_corruption"),
         ("[[41,1],7][btl_openib_component.c:3540:poll_device] error polling HP CQ with -2 errno says Device or resource busy", 1, "net_ib_error"),
         ("The InfiniBand retry count between two MPI processes has been\nexceeded.  \"Retry count\" is defined in the InfiniBand spec 1.2", 1, "net_ib_error"),
