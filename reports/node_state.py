@@ -42,9 +42,9 @@ def sentences(
     beats = {beat.node: beat for beat in heartbeats}
     drains = tuple(drains)
     open_drains = {d.node: d for d in drains if d.action == "drain" and d.state == "done" and not d.ended_at}
-    spared = {node: _spared(attempt, drain, drains) for node, drain in open_drains.items()}
+    why_not = {node: _why_not_requeued(attempt, drain, drains) for node, drain in open_drains.items()}
     notes = {
-        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since, least_s, spared.get(node, "")))
+        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since, least_s, why_not.get(node, "")))
         for node in attempt.nodes
     }  # fmt: skip
     unwatched = [node for node in attempt.nodes if node not in beats]
@@ -93,7 +93,7 @@ def _notes(
     now: datetime,
     listening_since: datetime | None,
     least_s: float,
-    spared: str,
+    why_not: str,
 ) -> Iterator[str]:
     if beat is not None:
         silent_s = (now - max(beat.at, listening_since or beat.at)).total_seconds()
@@ -109,8 +109,8 @@ def _notes(
     if drain is not None:
         goes_on = (
             "while its fault stands we may put this job back in the queue"
-            if not spared and _may_requeue(beat, drain, now)
-            else f"this job continues{f' ({sanitize.clean(spared, 160)})' if spared else ''}"
+            if not why_not and _may_requeue(beat, drain, now)
+            else f"this job continues{f' ({sanitize.clean(why_not, 160)})' if why_not else ''}"
         )
         yield (
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
@@ -118,7 +118,9 @@ def _notes(
         )
 
 
-def _spared(attempt: records.JobAttempt, drain: records.Drain, decisions: Sequence[records.Drain]) -> str:
+def _why_not_requeued(
+    attempt: records.JobAttempt, drain: records.Drain, decisions: Sequence[records.Drain]
+) -> str:
     """Why we decided to leave the job where it is despite this drain's fault; empty if nothing is decided for good."""
     made = [
         d

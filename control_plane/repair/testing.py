@@ -99,8 +99,8 @@ def _judge(
     broken = _broken_references(work, incident) if failing or missing or slow else {}
     if broken:
         # Who is silent as its references are confirms nothing: nobody hears several of them.
-        is_unheard = agent == [workflow.SILENT] and workflow.SILENT in broken.values()
-        counts = [] if is_unheard else [*agent]
+        both_silent = agent == [workflow.SILENT] and workflow.SILENT in broken.values()
+        counts = [] if both_silent else [*agent]
         counts += round_findings.against(found, node, broken) if found else []
         words = [f"reference node {name} broke ({why})" for name, why in broken.items()]
         missing = [*words, *missing, *(w for w in failing if w not in counts)]

@@ -152,8 +152,8 @@ def heal_one(
     if failed or booted:
         add_notes(config, store, [name], "release", note, person)
         before = f"its last tests did not pass ({failed})" if failed else "it booted"
-        unseen = f"; `probing-ctl resume {name}` returns it untested" if failed and not booted else ""
-        return f"noted as repaired; {before}, and its repair tests it before it returns (probing-ctl repair show {name}){unseen}"
+        untested = f"; `probing-ctl resume {name}` returns it untested" if failed and not booted else ""
+        return f"noted as repaired; {before}, and its repair tests it before it returns (probing-ctl repair show {name}){untested}"
     return f"noted as repaired and {resume_one(config, store, slurm, name, person)}"
 
 
