@@ -23,14 +23,15 @@ _SERVICE_S = 2.0
 class NotRead(errors.NotFound):
     """The accounting read so far has no start of the job."""
 
-    def __init__(self, ref: job_ref.JobRef, at: datetime, age_s: float) -> None:
+    def __init__(self, ref: job_ref.JobRef, last_read: tuple[datetime, float] | None) -> None:
+        """`last_read`: when accounting was read, and its age in seconds, where that is known."""
         from probing_cluster.reports import phrase
 
-        self.late = age_s > _STALE_S
-        self.begins = (
-            f"job {ref} is not known: no start of it is in the accounting, which was last read at "
-            f"{phrase.stamp_z(at)}, {phrase.span(max(0.0, age_s))} ago"
-        )
+        self.late = last_read is not None and last_read[1] > _STALE_S
+        self.begins = f"job {ref} is not known: no start of it is in the accounting read so far"
+        if last_read is not None:
+            at, age_s = last_read
+            self.begins += f", last at {phrase.stamp_z(at)}, {phrase.span(max(0.0, age_s))} ago"
         self.slurms = f"sacct -j {ref} shows what Slurm has of it"
         wait = "where it still waits, squeue says why; if it runs or has just ended, ask again in half a minute"
         stale = f"probing-ctl serve may not run, or slurmdbd keeps it waiting; {self.slurms}"
@@ -146,10 +147,9 @@ def _fetched(link: Any, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
         why = query.never_started(link, cluster, ref) or query.no_such_task(link, cluster, ref)
         if why is not None:
             raise errors.NotFound(why.words) from exc
-        read = None if ref.until else query.last_read(link, cluster)
-        if read is None:
+        if ref.until is not None:
             raise
-        raise NotRead(ref, *read) from exc
+        raise NotRead(ref, query.last_read(link, cluster)) from exc
 
 
 def _first_line(error: Exception) -> str:
