@@ -265,13 +265,23 @@ class AttemptView:
         if self.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
             return ""
         missing = [log for log in self.logs if log.path and log.why]
-        if files := " and ".join(f"{log.path} ({log.why})" for log in missing if not log.open_directory):
+        closed = [log for log in missing if not log.open_directory]
+        # A batch job's file has no terminal in its place.
+        whys = (log.why.removesuffix(f"; {vocabulary.ON_A_TERMINAL}") for log in closed)
+        if files := " and ".join(f"{log.path} ({why})" for log, why in zip(closed, whys, strict=True)):
             return f"Slurm could not open {files}."
         if not missing:
             return ""
         # Slurm opens the input first, and makes no output where that fails.
         files = " and ".join(log.path for log in missing)
         return f"Slurm did not make {files}, though the job's owner may write there: the file of --input may be missing or closed to the owner."
+
+    @property
+    def unusable_directory(self) -> str:
+        """The working directory, if a file that Slurm could not open lies in it: named without a directory, or not at all; empty for none."""
+        directory = (self.attempt.work_dir or "").rstrip("/")
+        there = (log.path.rpartition("/")[0] for log in self.logs if log.why and not log.open_directory)
+        return directory if self.unopened_files and directory in there else ""
 
     @property
     def unread_files(self) -> str:
