@@ -50,6 +50,14 @@ _STEP_LIMIT = (
     "Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. "
     "More time for the job would not help."
 )
+_STEP_MEMORY = (
+    "Give that step more memory: the job's (--mem), and srun's own --mem where the step has one; or let it use less. "
+    "`sacct -j {job} -o JobID,MaxRSS,ReqMem` shows what each step used, as sampled."
+)
+_STEP_CANCELLED = (
+    "If the script cancelled that step itself, or you did (`scancel {step}`), nothing failed. Otherwise ask the operators: "
+    "slurmctld's log of that minute names the user."
+)
 _COMMAND_KILLED = (
     "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
     "too little memory is the usual reason (--mem)."
@@ -109,6 +117,8 @@ def what_now(
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
         failed = _STEP_LIMIT if last.step_at_its_limit else failed
+        failed = _STEP_CANCELLED.format(step=step) if (step := last.cancelled_step) else failed
+        failed = _STEP_MEMORY.format(job=last.attempt.ref) if last.step_without_memory else failed
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
