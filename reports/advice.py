@@ -32,7 +32,7 @@ AWAITED_LOG = "Ask again in a minute: this verdict was made before its output wa
 _UNREAD_LOG = "The job's output could not be read: {files}. "
 _UNREAD_STEPS = {
     vocabulary.DISCARDED_OUTPUT: "Resubmit with an --output file: what went there is gone.",
-    vocabulary.ON_A_TERMINAL: "Look at the terminal where srun or salloc ran. A job of sbatch: use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
+    vocabulary.ON_A_TERMINAL: "A job of sbatch: that file was removed or renamed, so use the owner's copy if there is one, or resubmit with an --output path that is kept and readable. A job of srun or salloc: look at the terminal where it ran.",
     "": "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
 }
 """What to do then, by a part of the reason."""

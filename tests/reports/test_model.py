@@ -349,7 +349,7 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
         ),
         (
             {"tail": (), "why": f"there is no such file; {vocabulary.ON_A_TERMINAL}"},
-            f"The job's output could not be read: /home/a/o (there is no such file; {vocabulary.ON_A_TERMINAL}). Look at the terminal ",
+            f"The job's output could not be read: /home/a/o (there is no such file; {vocabulary.ON_A_TERMINAL}). A job of sbatch: that file was removed ",
         ),
         ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
         (
