@@ -42,6 +42,7 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
         lambda view, _: recovery.last_error(view) is not None,
     ),
     ("limit_at_question", ("time_limit",), lambda view, _: onset.asks(view.output_stall)),
+    ("limit_beside_mount", ("time_limit",), lambda view, _: bool(view.silent_mounts)),
     ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
     ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
@@ -205,10 +206,13 @@ def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
 
 def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     by, stall = view.attempt.cancelled_by or "", next(iter(view.stalls), None)
+    mount = next(iter(view.silent_mounts), None)
     return sentence.format(
         node=winner.node or "the node",
         job=view.attempt.ref,
         person=f"the user with id {by}" if digits.is_number(by) else by,
+        mount=(mount.device or "a file system") if mount else "",
+        of_mount=mount.node if mount else "",
         stall=f"{phrases.what(stall).replace('_', ' ')} on {stall.node}" if stall else "",
     )
 
