@@ -49,7 +49,9 @@ _STOPPED = re.compile(r"\S: line \d{1,9}: {1,4}\d{1,10} (?P<how>Killed|Terminate
 """The shell's message about a command of the batch script that a signal ended, most often the script's own `kill` of a helper at its end."""
 
 _STEP = re.compile(r"\b(?:StepId=|[Ss]tep )(\d{1,12}\.\d{1,9})\b")
-_CANCELLED_STEP = re.compile(r"\*{3} (?:STEP |StepId=)(?P<step>(?P<job>\d{1,12})\.\d{1,9}) ON \S{1,300} CANCELLED AT [^\s*]{1,40} \*{3}")
+_CANCELLED_STEP = re.compile(
+    r"\*{3} (?:STEP |StepId=)(?P<step>(?P<job>\d{1,12})\.\d{1,9}) ON \S{1,300} CANCELLED AT [^\s*]{1,40} \*{3}"
+)
 """slurmstepd's line on a step that ended by no limit."""
 _FAILED_TASK = re.compile(r"\btasks? \d[\d,-]{0,200}: Exited with exit code ")
 

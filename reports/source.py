@@ -33,7 +33,9 @@ class NotRead(errors.NotFound):
             at, age_s = last_read
             self.begins += f", last at {phrase.stamp_z(at)}, {phrase.span(max(0.0, age_s))} ago"
         self.slurms = f"sacct -j {ref} shows what Slurm has of it"
-        wait = "where it still waits, squeue says why; if it runs or has just ended, ask again in half a minute"
+        wait = (
+            "where it still waits, squeue says why; if it runs or has just ended, ask again in half a minute"
+        )
         stale = f"probing-ctl serve may not run, or slurmdbd keeps it waiting; {self.slurms}"
         super().__init__(f"{self.begins}: {stale if self.late else wait}")
 

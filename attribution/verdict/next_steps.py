@@ -226,7 +226,7 @@ _OUTPUT_FIRST = "Look at the program's own output first: a script may end with a
 _BY_CODE = "exited with code "
 """Begins the words of a verdict from the exit code alone (`rules.user_error.bare_exit`)."""
 _OWN_OUTPUT = "Look at the program's own output."
-_ABOVE = f"{_OWN_OUTPUT[:-1]} above that line: what led to it often stands there. Correct that, then submit the job again."
+_ABOVE = f"{_OWN_OUTPUT[:-1]} above that line: what led to it often stands there; below it where a stack follows, as of Go, Java and C++. Correct that, then submit the job again."
 _TRACEBACK = f"{_OWN_OUTPUT[:-1]} above that line: if a traceback stands there, the last line of your own code in it is the place, and the values that it had the reason. Correct that, then submit the job again."
 _LAST_COMMAND = (
     f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "

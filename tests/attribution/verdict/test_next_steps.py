@@ -186,6 +186,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
         ("slurm_launch_failed", "FATAL: could not open image /images/a.sif: failed to retrieve path for /images/a.sif: lstat /images: no such file or directory", "srun ls -l PATH"),
         ("program_error", "Fortran runtime error: End of file", "input file"),
         ("cuda_version", "RuntimeError: CUDA error: no kernel image is available for execution on the device", "get_arch_list()"),
+        ("program_error", "panic: runtime error: index out of range [5] with length 3", "below it where a stack follows"),
         ("program_error", "ERROR: the section of boundaries is empty", "above that line"),
     ],
 )  # fmt: skip

@@ -229,5 +229,7 @@ def test_a_mount_that_was_silent_at_the_limit_comes_before_more_time(make, back)
     )  # fmt: skip
     v = make.judge(hangs, *([again] if back else []), attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1100.0))  # fmt: skip
     assert v.cause == "time_limit"
-    assert ("mount hanging (/scratch) on n2 60 s before, and no line reports its end" in v.summary) is not back
+    assert (
+        "mount hanging (/scratch) on n2 60 s before, and no line reports its end" in v.summary
+    ) is not back
     assert v.next_step.startswith("More time would not help if it waited for /scratch") is not back
