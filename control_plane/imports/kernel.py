@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 
@@ -28,6 +28,7 @@ class FilePlace:
     node: str
     """Empty: each line is of the node its host names."""
     cluster: str
+    """Of the place's node."""
     read_at: datetime
     reference: datetime
     """Year-less dates lie before this."""
@@ -37,6 +38,12 @@ class FilePlace:
     """When nodes booted, for lines that only say the seconds since then."""
     nodes: frozenset[str] | None = None
     """Every node the import knows; None: of a file of many hosts, each is a node."""
+    cluster_of: Callable[[str], str] | None = None
+    """The cluster of a node that a line names; None: all are of `cluster`."""
+
+    def of(self, node: str) -> FilePlace:
+        """The place of a node's lines; raises MalformedInput where several clusters have such a node."""
+        return replace(self, node=node, cluster=self.cluster_of(node) if self.cluster_of else self.cluster)
 
 
 @dataclass(kw_only=True)
@@ -139,7 +146,7 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
         if key is None:
             continue
         if key not in parts:
-            parts[key] = _NodeLines(replace(place, node=hosts.node(key)))
+            parts[key] = _NodeLines(place.of(hosts.node(key)))
         parts[key].feed(number, text)
     used = hosts.parts()
     whole.nodes = sorted(set(used.values()))

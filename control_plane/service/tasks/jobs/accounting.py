@@ -226,7 +226,7 @@ def _store_never_started(
     now: datetime,
 ) -> None:
     """An event for each job that ended before it began, at `since` or later."""
-    events = never_started.events(jobs, service.config.cluster.name, now)
+    events = never_started.events(jobs, now)
     fresh = [e for e in events if since is None or e.at >= since]
     bulk.load_events(service.store.connection_uri(), fresh)
 
