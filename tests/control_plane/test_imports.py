@@ -84,6 +84,49 @@ def test_times_without_a_zone_are_in_the_zone_named(prefix: str, zone: str | Non
     assert found.events[0].at.strftime("%H:%M:%S") == expected
 
 
+@pytest.mark.parametrize(
+    ("uptimes", "is_refused"),
+    [((100, 0, 50), True), ((5000, 5100, 20), True), ((100, 200, 199), False), ((100, 5000), False)],
+)
+def test_one_boot_instant_dates_one_boot(uptimes: tuple[int, ...], is_refused: bool) -> None:
+    """A console's log goes on behind a restart: which boot the instant is of nobody can know."""
+    lines = [f"[{s:5}.000000] usb 1-1: new device\n".encode() for s in uptimes[:-1]]
+    lines.append(f"[{uptimes[-1]:5}.000000] {XID.removeprefix('kernel: ')}\n".encode())
+    if is_refused:
+        with pytest.raises(errors.MalformedInput, match=r"n2 started again within it.* its own --boot"):
+            kernel.read(lines, place(boots={"n2": NOW}))
+        assert len(kernel.read(lines, place()).bad) == 1, "without an instant nothing is dated"
+        dated = [f"2026-11-21T14:20:{n:02}Z n2 kernel: ".encode() + line for n, line in enumerate(lines)]
+        assert len(kernel.read(dated, place(boots={"n2": NOW})).events) == 1
+    else:
+        at = kernel.read(lines, place(boots={"n2": NOW})).events[0].at
+        assert at == NOW + timedelta(seconds=uptimes[-1])
+
+
+@pytest.mark.parametrize(
+    ("days", "is_refused"),
+    [
+        (("Mar 10", "Nov  1", "Feb  1", "May  5"), True),
+        (
+            ("Nov 21", "Jan  2", "Nov 20", "Jan  3"),
+            False,
+        ),  # a clock that began at 1 January, set a little later
+        (("Dec 30", "Jan  2", "Jun  7", "Dec 30", "Jan  2"), True),
+        (("Nov 22", "Dec 31", "Jan  1", "Nov 21"), False),
+        (("Jan  1", "Nov 21"), False),
+        (("Nov 20", "Jan  1", "Nov 21"), False),
+    ],
+)
+def test_a_log_longer_than_a_year_needs_years(days: tuple[str, ...], is_refused: bool) -> None:
+    """`journalctl -k` prints none: the first spring's faults would be those of the last one."""
+    lines = [f"{day} 10:00:00 n2 {XID}\n".encode() for day in days]
+    if not is_refused:
+        assert len(kernel.read(lines, place()).events) == len(days)
+        return
+    with pytest.raises(errors.MalformedInput, match="n2 name no year, and it is longer than one"):
+        kernel.read(lines, place())
+
+
 def test_uptime_only_lines_need_a_boot_instant_and_are_kept_aside_without() -> None:
     """Nothing is guessed: dmesg's seconds since boot give no instant unless the boot is told."""
     line = f"[  120.000000] {XID.removeprefix('kernel: ')}".encode()
