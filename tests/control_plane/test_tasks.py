@@ -1115,6 +1115,18 @@ def test_an_end_that_slurmdbd_hears_late_is_asked_for_by_its_job_once(service: c
     assert known == {7: ("FAILED", NOW - timedelta(hours=3)), 8: ("RUNNING", None)}
 
 
+def test_marks_of_a_clock_that_was_ahead_keep_nothing_unread(service: context.Context) -> None:
+    """The clock was a year ahead for a moment: what ended meanwhile is read now, not in a year."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [_long_job(7, State="FAILED", ExitCode="1:0", End=_since_now(hours=3))]
+    for mark in (accounting.CURSOR, accounting.DEEP):
+        service.store.remember(f"{mark} c", clock.iso_z(NOW + timedelta(days=365)))
+    accounting.run(service)
+    assert [(a.job_id, a.state) for a in service.store.attempts()] == [(7, "FAILED")]
+    for mark in (accounting.CURSOR, accounting.DEEP):
+        assert service.store.recall(f"{mark} c") == clock.iso_z(NOW)
+
+
 def test_after_days_without_the_service_the_poll_goes_on_from_its_mark(service: context.Context) -> None:
     """What ended meanwhile is stored by the next poll, in windows of a day."""
     assert isinstance(service.run_slurm, fakes.Sacct)
