@@ -1456,6 +1456,23 @@ def test_maintenance_makes_the_months_ahead(service: context.Context) -> None:
     assert maintenance.run(service) == ""
 
 
+def test_a_clock_that_leaps_ahead_deletes_nothing_for_hours(service: context.Context) -> None:
+    """A host that starts with the clock a year ahead would drop every month; set right in time, nothing is lost."""
+    fakes.deliver(service.store, "n2", xid())
+    maintenance.run(service)
+    n_kept = len(service.store.events())
+    assert n_kept == 1
+    ahead = NOW + timedelta(days=1000)
+    for clock_at in (ahead, ahead + timedelta(hours=5), NOW + timedelta(hours=6)):
+        service.clock = SetClock(clock_at)
+        maintenance.run(service)
+        assert len(service.store.events()) == n_kept
+    for hours in (0, 5, 7):  # it is true: the service was stopped for years
+        service.clock = SetClock(ahead + timedelta(hours=hours))
+        kept = "nothing deleted" in maintenance.run(service)
+        assert (kept, len(service.store.events())) == ((hours < 6), n_kept if hours < 6 else 0)
+
+
 def test_ended_months_are_exported_once_and_only_then_may_be_dropped(
     service: context.Context, tmp_path: Path
 ) -> None:
@@ -1517,6 +1534,7 @@ def test_a_month_with_late_events_is_exported_again_before_it_is_dropped(
     service.config = dataclasses.replace(service.config, database=short)
     stored(2, days_ago=10)
     service.clock = SetClock(NOW)
+    service.store.remember(maintenance.MARK, clock.iso_z(NOW))
     assert "dropped" not in maintenance.run(service)
     assert export.run(service).endswith(f"exported again, with late events: {month}")
     assert "1 partitions dropped" in maintenance.run(service)
