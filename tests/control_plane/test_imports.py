@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import tracemalloc
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -584,8 +585,30 @@ def test_a_gzip_bomb_is_refused_before_it_fills_the_memory(
     """An accounting dump is read whole, so it has a size; the error says what to do."""
     bomb = packed_of(tmp_path / "sacct.gz", b"x" * (1 << 20), 64)
     monkeypatch.setattr(packed.os, "sysconf", lambda name: 1 << 14)  # 256 MiB of memory
-    with pytest.raises(errors.MalformedInput, match=r"sacct\.gz holds more than 32 MiB.*split it"):
+    with pytest.raises(errors.MalformedInput, match=r"sacct\.gz holds more than 4 MiB.*split it"):
         accounting_file.read(bomb, timezone=None, cluster="c")
+
+
+def test_the_bound_of_an_accounting_file_is_what_the_memory_holds_as_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the fewest columns that still name a job's nodes become the most bytes."""
+    row = "|u|FAILED|2026-11-10T10:00:00|2026-11-10T10:00:01|2026-11-10T11:00:00|n[1-2]|1:0"
+    data = "\n".join(
+        ("JobID|User|State|Submit|Start|End|NodeList|ExitCode", *(f"{n}{row}" for n in range(1, 2000)))
+    )
+    path = tmp_path / "sacct"
+    path.write_text(data)
+    tracemalloc.start()
+    try:
+        found, _ = accounting_file.read(path, timezone="UTC", cluster="c")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.attempts) == 1999
+    monkeypatch.setattr(packed.os, "sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else peak // 4096)
+    with packed.opened(path) as stream, pytest.raises(errors.MalformedInput, match="split it"):
+        packed.whole(stream, path)
 
 
 def test_a_line_of_gigabytes_is_cut(tmp_path: Path) -> None:
