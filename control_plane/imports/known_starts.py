@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 
@@ -28,6 +28,18 @@ def under_known_submits(
     for n, submit_at in known.items():
         made[n] = dataclasses.replace(made[n], submit_at=submit_at)
     return made, len(known)
+
+
+def require_same_zone(store: db_store.Store, attempts: Sequence[records.JobAttempt]) -> None:
+    """Raises MalformedInput where a start is stored already as of another time zone: each job would be there twice."""
+    for first in range(0, len(attempts), bulk.BATCH_ROWS):
+        if found := store.shifted_start(attempts[first : first + bulk.BATCH_ROWS]):
+            attempt, ahead = found
+            hours = f"{abs(ahead) / timedelta(hours=1):g} h {'later' if ahead > timedelta() else 'earlier'}"
+            raise errors.MalformedInput(
+                f"job {attempt.ref} is stored already with all its times {hours}: these or those were read in a wrong time zone; name the right one"
+                " with --timezone, or import into a new database if it was those"
+            )
 
 
 def count(store: db_store.Store, attempts: Sequence[records.JobAttempt]) -> None:

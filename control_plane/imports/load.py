@@ -161,6 +161,7 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: 
     """
     done = files.done
     if files.attempts:
+        known_starts.require_same_zone(store, files.attempts)
         files.attempts, n_known = known_starts.under_known_submits(
             store, files.attempts, n_exports=len(order.sacct)
         )

@@ -179,6 +179,23 @@ def test_a_requeued_job_stays_one_job(store: db_store.Store, tmp_path: Path) -> 
     assert len(report(store, "5").attempts) == 3
 
 
+@pytest.mark.parametrize(("zone", "hours"), [("Europe/Berlin", "1 h"), ("Asia/Kolkata", "5.5 h")])
+def test_an_export_that_is_stored_as_of_another_zone_is_refused(
+    store: db_store.Store, tmp_path: Path, zone: str, hours: str
+) -> None:
+    """Who reads the note that times were taken for UTC imports again with the zone: every job would have been requeued once."""
+    path = tmp_path / "sacct"
+    path.write_text("\n".join((HEAD, DONE, row("5", "NODE_FAIL"), row("5", "FAILED", "13:00:00", submit="11:00:00", start="12:00:00"))))  # fmt: skip
+    order = load.LoadOrder(sacct=[path], cluster="c", now=NOW)
+    load.load(store, order)
+    load.load(store, order)
+    stored = store.attempts()
+    assert len(stored) == 3
+    with pytest.raises(errors.MalformedInput, match=f"with all its times {hours} later: .*--timezone"):
+        load.load(store, dataclasses.replace(order, timezone=zone))
+    assert store.attempts() == stored
+
+
 @pytest.mark.parametrize("days", ["in order", "backwards", "at once"])
 def test_the_exports_of_two_days_count_a_jobs_starts_together(
     store: db_store.Store, tmp_path: Path, days: str
