@@ -14,7 +14,8 @@ from probing_cluster.core import errors, processes, sanitize, settings
 
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF", "KRB5CCNAME")
 """What a command may see of our environment; SACCT_FORMAT, SQUEUE_* and the like would change its output."""
-
+_OWN_CLUSTER = {f"{program}_LOCAL": "1" for program in ("SACCT", "SQUEUE", "SINFO", "SCONTROL")}
+"""With FederationParameters=fed_display they list the jobs and nodes of every cluster of a federation: all of them would pass for this cluster's."""
 
 Keep = Callable[[bytes], bytes]
 """Given a program's output piece by piece as it comes; what of each is kept."""
@@ -107,7 +108,7 @@ class SlurmCommands:
 
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
-        return plain_environment() | conf | dict(extra)
+        return plain_environment() | _OWN_CLUSTER | conf | dict(extra)
 
 
 def within(run: Runner, deadline_s: float) -> Runner:
