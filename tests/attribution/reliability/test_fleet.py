@@ -290,6 +290,21 @@ def test_failures_over_time(memory):
     assert [sum(b.failures.values()) for b in days.buckets][:2] == [0, 3]
 
 
+def test_a_failure_of_a_stretch_without_gpu_time_is_in_it() -> None:
+    """One attempt ended in the instant with which a day begins, one as it began: nothing else ran on these days."""
+    cluster = Cluster()
+    cluster.run(1, 0, 24, ("n1",), "NODE_FAIL")
+    cluster.run(2, 48, 0, ("n1",), "BOOT_FAIL")
+    found = fleet.failures_over_time(InMemory(cluster), SINCE, UNTIL, bucket=timedelta(days=1))
+    rates = fleet.failure_rates(InMemory(cluster), SINCE, UNTIL)
+    assert [((b.at - SINCE).days, b.gpu_h, b.failures, b.per_gpu_h) for b in found.buckets] == [
+        (0, 192.0, {}, 0.0),
+        (1, 0.0, {"node": 1}, None),
+        (2, 0.0, {"node": 1}, None),
+    ]
+    assert sum(c.n_failures for c in rates.components) == 2
+
+
 def test_large_job_rate_and_its_threshold(memory):
     """Three failures in 32 x (24 + 12.25) node-hours of jobs above 128 GPUs."""
     got = fleet.large_job_rate(memory, SINCE, UNTIL)
