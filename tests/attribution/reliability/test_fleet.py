@@ -361,6 +361,28 @@ def test_goodput_loss_of_what_hung(toy):
     assert fleet.goodput_loss(InMemory(toy), SINCE, UNTIL).first_gpu_h == pytest.approx(before + 6.5 * 256)
 
 
+def test_whom_a_selection_meets_need_not_be_of_it(memory) -> None:
+    """Bob's job was preempted for alice's: his selection shows what he lost by it, hers whom she preempted."""
+    whole = fleet.goodput_loss(memory, SINCE, UNTIL)
+    bobs = fleet.goodput_loss(memory, SINCE, UNTIL, users=["bob"])
+    assert whole.second_gpu_h > 0
+    assert (bobs.first_gpu_h, bobs.second_gpu_h) == (0, whole.second_gpu_h)
+    (storm,) = fleet.requeue_storms(memory, SINCE, UNTIL, users=["alice"]).storms
+    assert storm == fleet.requeue_storms(memory, SINCE, UNTIL).storms[0]
+    assert storm.n_preempted == 1
+
+
+def test_what_others_hold_of_a_node_is_not_free() -> None:
+    """Two halves of n1, of two partitions, for an hour, and one of them an hour longer; n2 is the other partition's alone."""
+    c = Cluster()
+    c.run(1, 0, 2, ("n1",), n_gpus=4)
+    c.run(2, 0, 1, ("n1",), n_gpus=4, partition="other")
+    c.run(3, 0, 1, ("n2",), n_gpus=2, partition="other")
+    found = {p: fleet.utilisation(InMemory(c), SINCE, UNTIL, partition=p) for p in ("gpu", "other")}
+    free = {p: sum(b.fragmented_gpu_h for b in f.buckets) for p, f in found.items()}
+    assert free == {"gpu": 4.0, "other": 4.0 + 6.0}
+
+
 def test_requeue_storms(memory):
     """Job 2 failed three times and preempted job 3 on coming back."""
     got = fleet.requeue_storms(memory, SINCE, UNTIL)
