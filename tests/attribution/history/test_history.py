@@ -388,8 +388,8 @@ def test_a_month_that_is_being_placed_is_read_from_postgres(year, tmp_path, monk
 
     monkeypatch.setattr(history, "_replace", dies)
     year.remember(history.REMEMBERED, {"directory": str(tmp_path)})
+    later = SetClock(datetime.now(UTC) + 2 * history.OVERLAP)
     with pytest.raises(KeyboardInterrupt):
-        later = SetClock(datetime.now(UTC) + 2 * history.OVERLAP)
         history.export(year, tmp_path, before=FEBRUARY if first else MARCH, since=SINCE, at=later)
     joined = history.of(year)
     assert isinstance(joined, history.HistoryAndPostgres)
