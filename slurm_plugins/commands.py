@@ -14,8 +14,9 @@ from probing_cluster.core import errors, processes, sanitize, settings
 
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF", "KRB5CCNAME")
 """What a command may see of our environment; SACCT_FORMAT, SQUEUE_* and the like would change its output."""
-_OWN_CLUSTER = {f"{program}_LOCAL": "1" for program in ("SACCT", "SQUEUE", "SINFO", "SCONTROL")}
-"""With FederationParameters=fed_display they list the jobs and nodes of every cluster of a federation: all of them would pass for this cluster's."""
+
+LOCAL = {name: "1" for name in ("SACCT_LOCAL", "SCONTROL_LOCAL", "SINFO_LOCAL", "SQUEUE_LOCAL")}
+"""In a federation with fed_display Slurm's commands show the jobs and nodes of all its clusters; ours are of this one."""
 
 Keep = Callable[[bytes], bytes]
 """Given a program's output piece by piece as it comes; what of each is kept."""
@@ -108,7 +109,7 @@ class SlurmCommands:
 
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
-        return plain_environment() | _OWN_CLUSTER | conf | dict(extra)
+        return plain_environment() | conf | dict(extra)
 
 
 def within(run: Runner, deadline_s: float) -> Runner:
@@ -134,7 +135,7 @@ def of_one(run: Runner, program: str, *arguments: str, environment: Mapping[str,
 def plain_environment() -> dict[str, str]:
     """What a program that we start may see of our environment."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, "LC_ALL": "C", "TZ": "UTC"}
+    return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, **LOCAL, "LC_ALL": "C", "TZ": "UTC"}
 
 
 @dataclass(frozen=True, kw_only=True)
