@@ -55,7 +55,7 @@ FIRST: list[tuple[str, int, str]] = [
     ("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\ntorch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nFileNotFoundError: [Errno 2] No such file or directory: 'gcc'", 5, "python_exception"),
     ("step 1\nbash: line 1:     8 Segmentation fault      (core dumped) ./solver in.dat\nreal 0.01\nuser 0.00\nsys 0.01", 2, "segfault"),
     ("epoch 1\n已杀死", 2, "oom_kill_suspected"),
-    ("Processus arrêté", 1, "oom_kill_suspected"),
+    ("epoch 1\nTerminado (killed)", 2, "oom_kill_suspected"),
     ("cell 7: Morto\ncell 8\nMorto", 0, ""),
     ("50%|████ | 5/10\nsalloc: Job 77 has exceeded its time limit and its allocation has been revoked.\nsrun: forcing job termination\nslurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 ***", 2, "slurm_timeout"),
     ("F0102 03:04:05.678901 11 math_functions.cu:9] Check failed: status == CURAND_STATUS_SUCCESS (201 vs. 0)  CURAND_STATUS_LAUNCH_FAILURE", 1, "cuda_library_error"),
