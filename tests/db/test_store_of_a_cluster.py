@@ -67,6 +67,7 @@ OF_ALL = {
     "exported_until": "what was imported is of all clusters of a file",
     "forget_dependencies": "by age alone",
     "forget_exclusions": "by age alone",
+    "recorded_until": "what was imported is of all clusters of a file",
     "reopen_for_arrivals": "one delivery after the other, each of its own cluster",
 }
 NO_ROWS_OF_CLUSTERS = {
