@@ -119,7 +119,7 @@ class AttemptRows(base.StoreBase):
     def shifted_start(
         self, attempts: Sequence[records.JobAttempt]
     ) -> tuple[records.JobAttempt, timedelta] | None:
-        """One of the attempts that is stored with all its times moved by whole quarters of an hour, and by how much; None without any."""
+        """One of the attempts, if most of known jobs are stored with all times moved by whole quarters of an hour, and by how much; else None."""
         given = {**_key_columns(attempts), "ends": [a.end_at for a in attempts]}
         found = self.rows(_SHIFTED, given)
         return (attempts[found[0]["n"] - 1], timedelta(seconds=found[0]["ahead_s"])) if found else None

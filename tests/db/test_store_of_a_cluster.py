@@ -51,8 +51,8 @@ NAMED = {
 }  # fmt: skip
 """What cannot be called without its cluster."""
 BY_KEY = {
-    "answers", "attempts_of", "beats_after", "cancel_request", "events_by_id", "fingerprints", "known_submits", "request_states",
-    "update_drain", "update_incident",
+    "answers", "attempts_of", "beats_after", "cancel_request", "count_starts", "events_by_id", "fingerprints", "known_submits", "request_states",
+    "shifted_start", "update_drain", "update_incident",
 }  # fmt: skip
 """What is asked for by a key that one cluster alone has: a UUID, or the cluster beside the job."""
 OF_RECORDS = {
@@ -67,6 +67,7 @@ OF_ALL = {
     "exported_until": "what was imported is of all clusters of a file",
     "forget_dependencies": "by age alone",
     "forget_exclusions": "by age alone",
+    "recorded_until": "what was imported is of all clusters of a file",
     "reopen_for_arrivals": "one delivery after the other, each of its own cluster",
 }
 NO_ROWS_OF_CLUSTERS = {

@@ -196,6 +196,14 @@ def test_an_export_that_is_stored_as_of_another_zone_is_refused(
     assert store.attempts() == stored
 
 
+def test_a_job_requeued_at_each_limit_is_of_no_other_zone(store: db_store.Store, tmp_path: Path) -> None:
+    """It may wait and run for the same seconds twice; the day's other jobs are stored as they are."""
+    again = row("5", "TIMEOUT", "12:00:00", submit="11:00:00", start="11:00:00")
+    imported(store, tmp_path, row("5", "TIMEOUT"), row("6", "COMPLETED"))
+    imported(store, tmp_path, again, row("6", "COMPLETED"))
+    assert [(a.job_id, a.attempt) for a in store.attempts(job_ids=[5])] == [(5, 1), (5, 2)]
+
+
 @pytest.mark.parametrize("days", ["in order", "backwards", "at once"])
 def test_the_exports_of_two_days_count_a_jobs_starts_together(
     store: db_store.Store, tmp_path: Path, days: str
