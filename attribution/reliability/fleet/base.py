@@ -29,6 +29,8 @@ Given = store.Store | sources.HistorySource | Path | str
 _OfNode = TypeVar("_OfNode", records.AgentHeartbeat, records.DiagnosticResult)
 
 DAY_US = 86_400_000_000
+GPUS_PER_NODE = 8
+"""Where no attempt shows how many a node has."""
 NEAR_S = 900.0
 """A preemptor starts within this time of the preemption."""
 
@@ -134,6 +136,11 @@ class FleetSpan:
         """The only row of one figure's SQL file."""
         (row,) = self.rows(name, **values)
         return row
+
+    def gpus_per_node(self) -> int:
+        """GPUs that a node of the cluster has, by what its attempts held at once."""
+        found = self.rows("fleet_gpus_per_node")
+        return int(found[0]["gpus"]) if found else GPUS_PER_NODE
 
     def with_failures(self) -> None:
         """Registers the failed attempts, by incident, as table `failure`."""
