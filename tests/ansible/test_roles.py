@@ -70,6 +70,25 @@ def test_the_sites_own_file_comes_back_to_the_byte(place: Path) -> None:
     assert playbooks.picture(place / "slurm") == before
 
 
+def test_nothing_is_taken_from_nodes_while_slurm_starts_it(place: Path) -> None:
+    """Where another tool writes slurm.conf, or Slurm did not read it again: every node would be drained at its next job."""
+    script, scontrol = place / "lib/slurm/prolog.d/05-probing", place / "programs/scontrol"
+    for path, text in ((script, ""), (scontrol, f"echo 'Prolog[0] = {place}/lib/slurm/prolog.d/*'\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+    more = {"probing_slurm_bin": str(scontrol.parent), "probing_manage_slurm_conf": False}
+    site = playbooks.Site(
+        directory=place, groups=("probing_compute",), variables={**variables(place), **more}
+    )
+    with pytest.raises(AssertionError, match="Slurm still starts scripts in"):
+        site.play("uninstall")
+    assert script.exists()
+    scontrol.write_text("#!/bin/sh\necho 'Prolog = (null)'\n")
+    site.play("uninstall")
+    assert not script.exists()
+
+
 @pytest.mark.soak
 def test_applied_and_undone(place: Path) -> None:
     """A compute and a login node that have Slurm's configuration: ours before the site's own; undone, the site's to the byte."""
