@@ -65,6 +65,7 @@ REQUESTS = {"request", "request_all"}
 OF_ALL = {
     "clusters": "it names them",
     "exported_until": "what was imported is of all clusters of a file",
+    "recorded_until": "likewise",
     "forget_dependencies": "by age alone",
     "forget_exclusions": "by age alone",
     "recorded_until": "what was imported is of all clusters of a file",

@@ -122,9 +122,9 @@ def test_whoever_owns_a_job_elsewhere_asks_no_other_of_its_number(
     running = web_world.attempt(12, end_at=None, state="RUNNING")
     theirs = dataclasses.replace(running, cluster=THEIRS, user=STRANGER)
     both.store.of(None).upsert_attempts([theirs, *([running] if known else [])])
-    asked = []
-    monkeypatch.setattr(live_question, "ask", lambda _config, job, *_: asked.append(job))
-    monkeypatch.setattr(table_figures.FIGURES, "look", lambda _service, gang: asked.append(gang.ref))
+    questions = []
+    monkeypatch.setattr(live_question, "ask", lambda _config, job, *_: questions.append(job))
+    monkeypatch.setattr(table_figures.FIGURES, "look", lambda _service, gang: questions.append(gang.ref))
     page = both.as_user(STRANGER)
     fields = {
         "csrf": page.headers.pop("x-probing-csrf"),
@@ -134,6 +134,6 @@ def test_whoever_owns_a_job_elsewhere_asks_no_other_of_its_number(
     for cluster in ("", f"?cluster={THEIRS}"):
         answers = [page.post(f"/sql{cluster}", data=fields), page.get(f"/jobs/12/tables{cluster}")]
         assert {a.status_code for a in answers} <= {400, 403, 404}, [a.text for a in answers]
-    assert asked == []
+    assert questions == []
     assert f"of cluster {THEIRS}" in answers[0].text
     assert "/jobs/12/tables" not in page.get(f"/jobs/12?cluster={THEIRS}").text

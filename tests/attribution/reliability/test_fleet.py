@@ -372,6 +372,32 @@ def test_whom_a_selection_meets_need_not_be_of_it(memory) -> None:
     assert storm.n_preempted == 1
 
 
+def test_a_cluster_of_four_gpus_a_node_is_measured_by_four() -> None:
+    """By eight, a full cluster was half idle, and a job of 1,024 GPUs had half of its nodes, so that it lived twice as long."""
+    c = Cluster()
+    many = tuple(f"n{i}" for i in range(64))
+    c.run(1, 0, 100, many, "FAILED", "gpu_lost", n_gpus=256)
+    c.run(2, 100, 236, many, n_gpus=256)
+    c.run(3, 0, 0.5, ("n90",), n_gpus=64)  # accounting lost some of its nodes
+    source = InMemory(c)
+    used = fleet.utilisation(source, SINCE, UNTIL, users=["alice"], n_nodes=64)
+    assert (used.gpus_per_node, round(used.utilisation_frac, 2)) == (4, 1.0)
+    by_size = fleet.mttf_by_size(source, SINCE, UNTIL)
+    per_day = by_size.rate.per_node_day
+    assert next(s.projected_h for s in by_size.sizes if s.n_gpus == 1024) == pytest.approx(
+        24 / (256 * per_day)
+    )
+    (large,) = fleet.expected_ettr(source, SINCE, UNTIL, sizes=[1024]).sizes
+    assert large.mttf_h == pytest.approx(24 / (256 * per_day))
+    scenarios = fleet.what_if(source, SINCE, UNTIL, n_gpus=1024).scenarios
+    assert scenarios[0].mttf_h == pytest.approx(24 / (256 * per_day))
+    for by_hand in (
+        fleet.utilisation(source, SINCE, UNTIL, gpus_per_node=8),
+        fleet.utilisation(InMemory(Cluster()), SINCE, UNTIL),
+    ):
+        assert by_hand.gpus_per_node == 8
+
+
 def test_what_others_hold_of_a_node_is_not_free() -> None:
     """Two halves of n1, of two partitions, for an hour, and one of them an hour longer; n2 is the other partition's alone."""
     c = Cluster()
