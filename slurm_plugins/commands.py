@@ -15,7 +15,7 @@ from probing_cluster.core import errors, processes, sanitize, settings
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF", "KRB5CCNAME")
 """What a command may see of our environment; SACCT_FORMAT, SQUEUE_* and the like would change its output."""
 
-LOCAL = {name: "1" for name in ("SACCT_LOCAL", "SCONTROL_LOCAL", "SINFO_LOCAL", "SQUEUE_LOCAL")}
+LOCAL = dict.fromkeys(("SACCT_LOCAL", "SCONTROL_LOCAL", "SINFO_LOCAL", "SQUEUE_LOCAL"), "1")
 """In a federation with fed_display Slurm's commands show the jobs and nodes of all its clusters; ours are of this one."""
 
 Keep = Callable[[bytes], bytes]

@@ -390,7 +390,9 @@ def test_spank_hears_no_where_no_variable_travels(
     assert batch("--probing=off", "--probing-run=llama/7") == "wish=off path= key=llama/7"
     assert batch(HOME=home) == "wish=off path= key="
     # What the job in which this one is submitted wished is no wish of this one's.
-    assert batch(SLURM_SPANK_PROBING="off", SLURM_SPANK_PROBING_RUN_KEY="other") == "wish= path=/opt/probe key="
+    assert (
+        batch(SLURM_SPANK_PROBING="off", SLURM_SPANK_PROBING_RUN_KEY="other") == "wish= path=/opt/probe key="
+    )
 
 
 def test_spank_drops_what_another_job_was_given(box: cluster.Sandbox, spank: Path) -> None:
