@@ -123,12 +123,15 @@ class Children:
         identity = processes.identify(child.pid)
         self.stuck.edge.kill_group(child.pid)
         waited_s = 0.0
-        while child.poll() is None and waited_s < _REAP_S:
-            await asyncio.sleep(0.01)
-            waited_s += 0.01
-        if child.poll() is None and identity is not None:
-            self.stuck.hold(key, identity, "the child")
-            child.returncode = -signal.SIGKILL  # from here on the list collects it, not Popen
+        try:
+            while child.poll() is None and waited_s < _REAP_S:
+                await asyncio.sleep(0.01)
+                waited_s += 0.01
+        finally:
+            # Also where the wait is cancelled, as at the agent's end: nobody else would collect the child.
+            if child.poll() is None and identity is not None:
+                self.stuck.hold(key, identity, "the child")
+                child.returncode = -signal.SIGKILL  # from here on the list collects it, not Popen
 
 
 class Lane:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -199,3 +200,22 @@ def test_an_answer_that_is_no_object_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         children.answer_of(line)
     assert children.answer_of(b'{"a": 1}\n') == {"a": 1}
+
+
+def test_a_child_whose_kill_is_cancelled_is_still_collected() -> None:
+    """The agent's end cancels what already ends: the child stays on the list, is no zombie, and Popen has nothing to warn of."""
+    started = children.Children(stuck=processes.StuckChildren(Unkillable()))
+
+    async def cancelled_twice() -> None:
+        work = asyncio.create_task(started.run("slow", ["/bin/sleep", "60"], deadline_s=60.0))
+        for _ in range(2):
+            await asyncio.sleep(0.05)
+            work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+    asyncio.run(cancelled_twice())
+    held = started.stuck.of("slow")
+    assert held is not None
+    assert processes.EDGE.end(held.identity.pid) is None
+    assert started.hung == ()

@@ -107,6 +107,8 @@ class FleetSpan:
         base = self._context.sql(text("fleet_base"), param_values=self.bounds)
         if self.cluster is not None:
             base = base.filter(datafusion.col("cluster") == datafusion.lit(self.cluster))
+        # A selection's jobs are preempted by, and share nodes with, jobs that are not of it.
+        self._context.register_view("everybody", base)
         if partition is not None:
             base = base.filter(datafusion.col("partition") == datafusion.lit(partition))
         if self.users is not None:

@@ -70,7 +70,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             return weight
         again = min(later)
         short = again - sighting.at < _SHORT
-        waits = _makes_calls_wait(sighting.event) or sighting.at > view.end_at
+        waits = makes_calls_wait(sighting.event) or sighting.at > view.end_at
         if again > view.end_at and not (short and waits):
             return weight  # it was still away when the job ended
         return weight * (0.4 if short or again < view.onset_at else 0.7)
@@ -108,7 +108,7 @@ def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -
     roots = [e for e in claim.evidence if signatures.of(e).role is signatures.Role.ROOT]
     if all(_sort(e) in _WRITES_FAIL for e in roots):
         return True
-    return exited and all(_makes_calls_wait(e) or _sort(e) in _WRITES_FAIL for e in roots)
+    return exited and all(makes_calls_wait(e) or _sort(e) in _WRITES_FAIL for e in roots)
 
 
 def _mount_points(view: evidence_view.EvidenceView, claim: claims.Claim) -> frozenset[str]:
@@ -137,7 +137,8 @@ def _became(claim: claims.Claim) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _makes_calls_wait(event: records.HealthEvent) -> bool:
+def makes_calls_wait(event: records.HealthEvent) -> bool:
+    """True for a mount or server that fails no call: whoever uses it waits."""
     return _sort(event) in _CALLS_WAIT or "still trying" in event.message
 
 

@@ -16,6 +16,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
     taxonomy,
 )
+from probing_cluster.attribution.verdict.rules import filesystem
 from probing_cluster.core import digits, records, vocabulary
 
 GSP, MOUNT = "gpu_gsp_timeout", "filesystem_mount"
@@ -116,7 +117,7 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
             gpu=s.gpu,
             evidence=(s.event, stall),
             cap=records.Confidence.POSSIBLE
-            if _may_be_another_jobs_gpu(view, s)
+            if cause != MOUNT and _may_be_another_jobs_gpu(view, s)
             else records.Confidence.LIKELY,
             nodes=frozenset(n for c, n in found if c == cause),
             n_sources=2,
@@ -134,6 +135,9 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     event, signature = sighting.event, sighting.signature
     if not cause.persistent or cause.component not in _PARTS or sighting.after_own_action:
         return False
+    if filesystem.makes_calls_wait(event):
+        # Servers are often silent for a minute, and a job need not use each: only a job that never went on waited for it.
+        return _never_went_on(view)
     if event.severity is not records.Severity.HIGH or signature.role is not signatures.Role.ROOT:
         return False
     if sighting.cause == "nvswitch":

@@ -183,3 +183,38 @@ def test_a_wait_that_ends_in_an_exception_beside_a_gpu_that_does_not_answer(make
     faults = [make.xid(119, 2, 620, node="n2")] if fault else []
     v = make.judge(*faults, gave_up, attempt=make.attempt(nodes=("n2",)))
     assert v.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("stood_s", "after_s", "back_s", "message", "cause"),
+    [
+        (7200.0, 15.0, None, "still trying", "filesystem_mount"),
+        (7200.0, 15.0, -300.0, "still trying", "filesystem_mount"),
+        (7200.0, 15.0, 6500.0, "still trying", "time_limit"),
+        (540.0, 15.0, None, "still trying", "time_limit"),
+        (7200.0, 900.0, None, "still trying", "time_limit"),
+        (7200.0, 15.0, None, "timed out", "time_limit"),
+    ],
+    ids=["for good", "back after the end", "back before", "minutes only", "later", "whose calls fail"],
+)
+def test_a_server_that_fell_silent_with_the_log_stopped_a_job_that_never_went_on(
+    make, stood_s, after_s, back_s, message, cause
+):
+    """Whatever its program is called. Other jobs' servers are often silent for a minute."""
+    stalled = make.finding(
+        "log_stall", 0.0, measured=stood_s, unit="s", detail={"before_s": 60.0, "gap_s": 60.0}
+    )
+    silent = make.event(
+        stood_s - after_s,
+        kind="nfs",
+        code="not_responding",
+        device="home7",
+        severity=records.Severity.INFO,
+        message=f"nfs: server home7 not responding, {message}",
+    )
+    back = [] if back_s is None else [make.event(back_s, kind="nfs", code="recovered", device="home7", severity=records.Severity.INFO)]  # fmt: skip
+    at = make.end - timedelta(seconds=stood_s)
+    v = make.judge(silent, stalled, *back, attempt=_ended(make, "TIMEOUT"), last_progress_at=at)
+    assert v.cause == cause
+    if cause == "filesystem_mount":
+        assert (v.node, v.confidence) == ("n2", C.LIKELY)
