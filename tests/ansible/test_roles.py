@@ -66,6 +66,8 @@ def test_the_sites_own_file_comes_back_to_the_byte(place: Path) -> None:
     site = playbooks.Site(directory=place, groups=("probing_slurm_conf",), variables=variables(place))
     assert site.play("site") > 0
     assert f"Prolog={place}/lib/slurm/prolog.d/*" in (place / "slurm/slurm.conf").read_text()
+    # The nodes of a configless cluster have no such file of their own: Slurm brings them this one.
+    assert f"optional {place}/lib/probing.so " in (place / "slurm/plugstack.conf").read_text()
     site.play("uninstall", probing_purge=True)
     assert playbooks.picture(place / "slurm") == before
 
