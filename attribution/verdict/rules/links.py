@@ -127,18 +127,16 @@ def _staying_down(
         if view.crashed:
             # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5
-        later = [
-            t
-            for n in recovery.part_names(sighting)
-            for t in backs.get((sighting.event.node, n), [])
-            if sighting.last_at < t <= max(view.end_at, sighting.at + _FLAP)
-        ]
+        names = recovery.part_names(sighting)
+        up_at = recovery.saved_at(
+            view, sighting, (t for n in names for t in backs.get((sighting.event.node, n), []))
+        )
         if sighting.event.code in records.ADAPTER_CODES:
-            later = []  # after an adapter fault, all work in progress on it is lost
+            up_at = None  # after an adapter fault, all work in progress on it is lost
         near = -_FELT <= sighting.at - view.onset_at <= _FELT + step
-        back = later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP)
+        back = up_at is not None and (view.onset_at - up_at > _FELT or up_at - sighting.at <= _FLAP)
         counted = sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True
-        if back or counted or (not later and _came_back_unseen(view, sighting, read)):
+        if back or counted or (up_at is None and _came_back_unseen(view, sighting, read)):
             return weight * (0.4 if near else 0.2)
         if _is_of_lost_node(view, sighting.event) and not _lived_on(view, sighting.event):
             return weight * 0.2
