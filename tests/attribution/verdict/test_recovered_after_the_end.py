@@ -6,16 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 C = records.Confidence
 INFO = records.Severity.INFO
-POLLED = {"mount", "sysfs", "nvml", "check", "agent"}
 
 
 def peers(make):
     """`remote process exited or there was a network error`: the gang lost somebody."""
-    detail = {"first_cause": True, "role": "root"}
+    detail = {"first_cause": True, "role": "remote", "rank": 0}
     text = "NCCL error in: ProcessGroupNCCL.cpp:1691, remote process exited or there was a network error, NCCL version 2.20.5"
     return make.finding("nccl_remote_error", message=text, detail=detail)
 
@@ -80,35 +79,40 @@ def test_a_port_found_down_by_the_first_reading_after_the_end_was_down_before(ma
     assert make.judge(late, dated, up(make, -18)).cause == "user_error"
 
 
-@pytest.mark.parametrize("after_s", [1, 10, 60, 200])
+FAULTS = [
+    {"kind": "xid", "code": "79", "device": "gpu3"},
+    {"kind": "gpu_lost", "code": "GPU_IS_LOST", "source": "nvml", "device": "gpu3"},
+    {"kind": "nvlink", "code": "inactive", "source": "nvml", "device": "gpu3"},
+    {"kind": "mount", "code": "missing", "source": "mount", "device": "/scratch"},
+    {"kind": "mount", "code": "hanging", "source": "mount", "device": "/scratch"},
+    {"kind": "mount", "code": "read_only", "source": "mount", "device": "/scratch"},
+    {"kind": "nfs", "code": "not_responding", "device": "stor9"},
+    {"kind": "lustre", "code": "connection_lost", "device": "scratch-OST001c"},
+    {"kind": "ib_link", "code": "down", "source": "sysfs", "device": "mlx5_0"},
+    {"kind": "check", "code": "ib_link", "source": "check", "device": "mlx5_0"},
+    {"kind": "eth_link", "code": "link_down", "device": "eth0"},
+    {"kind": "pcie_link", "code": "down", "device": "0000:50:00.0"},
+    {"kind": "thermal", "code": "critical", "device": "cpu0"},
+    {"kind": "service", "code": "down", "source": "agent", "device": "munged"},
+    {"kind": "driver", "code": "init_failed", "device": "gpu3"},
+    {"kind": "edac", "code": "UE", "source": "ipmi", "device": "DIMM_A1"},
+]
+# A reading finds a part gone that was gone before; a line of the kernel dates its fault.
+TIMES = [
+    (fault, before_s, after_s)
+    for fault in FAULTS
+    for before_s in (20, 100, -8)
+    for after_s in (1, 10, 60)
+    if before_s > 0 or (fault.get("source") in vocabulary.POLLED_SOURCES and after_s > -before_s)
+]
+
+
+@pytest.mark.parametrize(("fault", "before_s", "after_s"), TIMES)
 @pytest.mark.parametrize(
-    "fault",
-    [
-        {"kind": "xid", "code": "79", "device": "gpu3"},
-        {"kind": "gpu_lost", "code": "GPU_IS_LOST", "source": "nvml", "device": "gpu3"},
-        {"kind": "nvlink", "code": "inactive", "source": "nvml", "device": "gpu3"},
-        {"kind": "mount", "code": "missing", "source": "mount", "device": "/scratch"},
-        {"kind": "mount", "code": "hanging", "source": "mount", "device": "/scratch"},
-        {"kind": "mount", "code": "read_only", "source": "mount", "device": "/scratch"},
-        {"kind": "nfs", "code": "not_responding", "device": "stor9"},
-        {"kind": "lustre", "code": "connection_lost", "device": "scratch-OST001c"},
-        {"kind": "ib_link", "code": "down", "source": "sysfs", "device": "mlx5_0"},
-        {"kind": "check", "code": "ib_link", "source": "check", "device": "mlx5_0"},
-        {"kind": "eth_link", "code": "link_down", "device": "eth0"},
-        {"kind": "pcie_link", "code": "down", "device": "0000:50:00.0"},
-        {"kind": "thermal", "code": "critical", "device": "cpu0"},
-        {"kind": "service", "code": "down", "source": "agent", "device": "munged"},
-        {"kind": "driver", "code": "init_failed", "device": "gpu3"},
-        {"kind": "edac", "code": "UE", "source": "ipmi", "device": "DIMM_A1"},
-    ],
-    ids=lambda f: f"{f['kind']} {f['code']}",
+    "end", [{}, {"state": "CANCELLED", "cancelled_by": "alice"}], ids=["failed", "ended"]
 )
-@pytest.mark.parametrize("before_s", [20, 100, -8])
-@pytest.mark.parametrize("end", [{}, {"state": "CANCELLED", "cancelled_by": "alice"}], ids=["failed", "ended"])
 def test_no_part_that_works_again_after_the_end_changes_the_verdict(make, fault, before_s, after_s, end):
     """Whatever the part, however it was found, and whoever ended the job."""
-    if before_s < 0 and (fault.get("source", "kernel") not in POLLED or -before_s >= after_s):
-        pytest.skip("a line of the kernel dates it to after the end, or it recovered before it was found")
     found = make.event(before_s, **fault)
     info = {"severity": INFO, "detail": {"recovered": True}}
     back = make.event(-after_s, **{**fault, **info})
