@@ -338,6 +338,15 @@ OF_TIMEOUT = 124
 """timeout(1) ends with this number when its limit was reached: the command did not end by itself."""
 
 
+_USUAL = frozenset({120, 123, OF_TIMEOUT})
+"""Codes above those of signals that Python, xargs and timeout(1) end with: they are what they say."""
+
+
+def may_be_larger(code: int) -> int:
+    """The code above 128 that accounting may mean by this one, since sacct takes 128 from all above it; 0 where a shell, a signal or a known tool makes the smaller one likelier."""
+    return BY_SIGNAL + code if BY_SIGNAL // 4 <= code < BY_SIGNAL and code not in _USUAL else 0
+
+
 def signal_of(code: int) -> int:
     """The signal that an exit code stands for, as shells give it; 0 for a code of the program's own."""
     return code - BY_SIGNAL if BY_SIGNAL < code < BY_SIGNAL + 32 else 0

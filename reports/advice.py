@@ -32,7 +32,7 @@ AWAITED_LOG = "Ask again in a minute: this verdict was made before its output wa
 _UNREAD_LOG = "The job's output could not be read: {files}. "
 _UNREAD_STEPS = {
     vocabulary.DISCARDED_OUTPUT: "Resubmit with an --output file: what went there is gone.",
-    vocabulary.ON_A_TERMINAL: "Look at the terminal where srun or salloc ran. A job of sbatch: use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
+    vocabulary.ON_A_TERMINAL: "A job of sbatch: that file was removed or renamed, so use the owner's copy if there is one, or resubmit with an --output path that is kept and readable. A job of srun or salloc: look at the terminal where it ran.",
     "": "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable.",
 }
 """What to do then, by a part of the reason."""
@@ -50,6 +50,14 @@ _STEP_LIMIT = (
     "Give that step more time with srun's own --time (-t, or SLURM_TIMELIMIT), or leave it out: a step then has the job's whole limit. "
     "More time for the job would not help."
 )
+_STEP_MEMORY = (
+    "Give that step more memory: the job's (--mem), and srun's own --mem where the step has one; or let it use less. "
+    "`sacct -j {job} -o JobID,MaxRSS,ReqMem` shows what each step used, as sampled."
+)
+_STEP_CANCELLED = (
+    "If the script cancelled that step itself, or you did (`scancel {step}`), nothing failed. Otherwise ask the operators: "
+    "slurmctld's log of that minute names the user."
+)
 _COMMAND_KILLED = (
     "If the script killed that command itself (`kill -9`), nothing failed. Otherwise find out what did: "
     "too little memory is the usual reason (--mem)."
@@ -57,6 +65,10 @@ _COMMAND_KILLED = (
 _MOVED = (
     "Correct its working directory (--chdir, or the directory it was submitted from): "
     "it must exist on the job's nodes and be open to its owner. Files without a full path are looked for, and written, in /tmp of the node."
+)
+_NO_DIRECTORY = (
+    "{directory} is the job's working directory (--chdir, or the directory it was submitted from), where files without a full path lie: "
+    "see that it exists on {node} and is open to the job's owner (`srun -w {node} --chdir=/ ls -ld {directory}`), or submit from another one."
 )
 _HANGS = (
     "It stands still. `probing-ctl stacks {job}` shows what each rank does, and whom the others wait for. "
@@ -68,10 +80,14 @@ _NAMED_NODE = "by name (--nodelist)"
 """In the words of why a job was not restarted that asks for the node at fault (`policy.victims`)."""
 OPERATORS = "For the operators: "
 """Begins a next step that the owner of a job cannot take."""
-_OF_MACHINES = frozenset({"filesystem_mount", "system_services"})
+_OF_SERVICES = frozenset({"filesystem_mount", "system_services"})
+"""Causes of system software that may hold for other nodes as well."""
+_OF_MACHINES = _OF_SERVICES | {"gpu_driver", "gpu_gsp_timeout", "kernel_panic"}
 """Causes of system software that only operators repair."""
-_REPAIRED = _OF_MACHINES | {"gpu_driver", "gpu_gsp_timeout", "kernel_panic"}
-"""Causes of system software that a repair of the node ends."""
+_OF_OWNERS = re.compile(r"\b(?:report it to its|tell its|ask the|have the) operators\b")
+"""A next step about a machine that names the operators is its owner's: a check, and whom to tell."""
+_DONE = re.compile(r" (?:passed every test of its repair|was noted as repaired)\b")
+"""What operators were to do is done: nothing is asked of them."""
 _Returned = Mapping[tuple[str, datetime | None], rows.ReturnedNode]
 """By node, and submission of the attempt after which it came back."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
@@ -101,6 +117,8 @@ def what_now(
     if last.doubt:
         failed = _PART_MAY_HAVE_FAILED if last.may_have_failed else _PART_FAILED
         failed = _STEP_LIMIT if last.step_at_its_limit else failed
+        failed = _STEP_CANCELLED.format(step=step) if (step := last.cancelled_step) else failed
+        failed = _STEP_MEMORY.format(job=last.attempt.ref) if last.step_without_memory else failed
         failed = _COMMAND_KILLED if last.may_have_failed and last.was_killed else failed
         return (*steps, *([_MOVED] if last.moved else []), *([failed] if last.failed_part else []))
     if not any(v.ended_unfinished for v in views):
@@ -116,7 +134,7 @@ def what_now(
 
 def once_returned(step: str, *, domain: str, cause: str, back: rows.ReturnedNode) -> str:
     """The next step about a node that came back: what operators were to do is done, the owner's sentence stays."""
-    if domain != records.Domain.HARDWARE and cause not in _REPAIRED:
+    if domain != records.Domain.HARDWARE and cause not in _OF_MACHINES:
         return step
     found = _OF_OWNER.match(step)
     done = f"{back.node} passed every test of its repair and came back into service at {phrase.stamp_z(back.at)}."
@@ -184,11 +202,12 @@ def is_for_operators(verdict: records.Verdict) -> bool:
 def parted(verdict: records.Verdict) -> tuple[str, str]:
     """The verdict's next step: the sentences of the job's owner, and behind OPERATORS those that only operators can follow."""
     step = verdict.next_step.strip()
-    if asks_nothing(step) or not is_for_operators(verdict):
+    if asks_nothing(step) or _OF_OWNERS.search(step) or not is_for_operators(verdict):
         return step, ""
     found = _OF_OWNER.match(step)
     owners, operators = (found[0].strip(), step[found.end() :]) if found else ("", step)
-    return owners, f"{OPERATORS}{operators}" if operators else ""
+    mark = "" if _DONE.search(operators) else OPERATORS
+    return owners, f"{mark}{operators}" if operators else ""
 
 
 def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Iterator[str]:
@@ -208,6 +227,8 @@ def _of_verdict(view: attempt_view.AttemptView, verdict: records.Verdict) -> Ite
         step = _PARTLY_READ_LOG.format(files=view.partly_read_files) + step
     if view.elsewhere:
         step = f"{_MOVED} {step}"
+    if view.unusable_directory:
+        step = _NO_DIRECTORY.format(directory=view.unusable_directory, node=view.attempt.nodes[0])
     if view.unopened_files:
         step = f"{view.unopened_files} {step}"
     for text in (step.strip(), operators):
@@ -259,19 +280,23 @@ def _requeued_pending(last: attempt_view.AttemptView) -> str:
 
 
 def _submit_again(last: attempt_view.AttemptView, back: _Returned) -> str:
-    """Advice for a job that hardware ended for good, if its verdict is sure of that."""
+    """Advice for a job that a machine ended for good; if that is only possible, its owner looks at its output, too."""
     verdict = last.verdict
-    if verdict is None or last.running:
+    if verdict is None or last.running or verdict.confidence is records.Confidence.UNKNOWN:
         return ""
     if any(d.why_state.startswith(vocabulary.RESUBMITTED) for d in _restarts(last)):
         return ""
-    if verdict.domain is not records.Domain.HARDWARE or verdict.confidence not in _SURE:
+    if not is_for_operators(verdict) or _OF_OWNERS.search(verdict.next_step):
         return ""
     away = f" with --exclude={verdict.node}" if verdict.node else ""
     if verdict.node and any(_NAMED_NODE in d.why_state for d in _restarts(last)):
         away = f" without --nodelist, or with a list that leaves {verdict.node} out"
+    if verdict.cause in _OF_SERVICES:
+        away = " once that is repaired"
     if _came_back(last, verdict.node, back):
         away = ""
+    if verdict.confidence is records.Confidence.POSSIBLE:
+        return f"Look at the job's own output, too: that a machine ended it is only possible. If it shows no error of the program's own, submit the job again{away}."
     did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
     return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."
 

@@ -48,6 +48,13 @@ what batch scripts print behind whatever failed."""
 _STOPPED = re.compile(r"\S: line \d{1,9}: {1,4}\d{1,10} (?P<how>Killed|Terminated)\b")
 """The shell's message about a command of the batch script that a signal ended, most often the script's own `kill` of a helper at its end."""
 
+_STEP = re.compile(r"\b(?:StepId=|[Ss]tep )(\d{1,12}\.\d{1,9})\b")
+_CANCELLED_STEP = re.compile(
+    r"\*{3} (?:STEP |StepId=)(?P<step>(?P<job>\d{1,12})\.\d{1,9}) ON \S{1,300} CANCELLED AT [^\s*]{1,40} \*{3}"
+)
+"""slurmstepd's line on a step that ended by no limit."""
+_FAILED_TASK = re.compile(r"\btasks? \d[\d,-]{0,200}: Exited with exit code ")
+
 _PARTLY_READ = re.compile(r"\d of \d+ bytes")
 """Words of a note on a log of which the node read only a part (`probe_agent.jobs.log_parts.words`)."""
 
@@ -131,8 +138,13 @@ class AttemptView:
         """Clause on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
         if self.attempt.state != "COMPLETED":
             return ""
+        how = phrase.status(self._failed_code or 0)
+        if step := self.step_without_memory:
+            return f"{step} ran out of memory and ended with {how}"
+        if step := self.cancelled_step:
+            return f"its step {step} was cancelled and ended with {how}"
         if step := self.step_at_its_limit:
-            return f"its step {step} reached its own time limit (srun --time) and ended with {phrase.status(self._failed_code or 0)}"
+            return f"its step {step} reached its own time limit (srun --time) and ended with {how}"
         if self._failed_code:
             return f"one of its steps ended with {phrase.status(self._failed_code)}"
         if (behind := self._lines_behind_error) is None:
@@ -142,6 +154,26 @@ class AttemptView:
         if behind == 0:
             return "its output ends with an error"
         return f"its output has an error {vocabulary.plural(behind, 'line')} before its end"
+
+    @property
+    def step_without_memory(self) -> str:
+        """The step of a COMPLETED attempt that was killed for lack of memory, as `its step 40.0`, or `one of its steps`; empty for none."""
+        if not self._failed_code:
+            return ""
+        kills = [e for e in self.own_errors if findings.find(e).cause == "oom_host" and e.source == "joblog"]
+        named = (found[1] for e in kills if (found := _STEP.search(e.message)))
+        step = next(named, "")
+        return f"its step {step}" if step else "one of its steps" if kills else ""
+
+    @property
+    def cancelled_step(self) -> str:
+        """The step of a COMPLETED attempt that `scancel` ended, by its last lines; empty for none, and where a task failed before, for which srun ends the others."""
+        ended = vocabulary.signal_of(self._failed_code or 0) in _LIMIT_SIGNALS and not self.own_errors
+        lines = [line for log in self.logs for line in log.tail] if ended else []
+        if any(_FAILED_TASK.search(line) for line in lines):
+            return ""
+        found = (_CANCELLED_STEP.search(line) for line in lines)
+        return next((f["step"] for f in found if f and f["job"] == str(self.attempt.job_id)), "")
 
     @property
     def step_at_its_limit(self) -> str:
@@ -174,10 +206,10 @@ class AttemptView:
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether only a killed command, or an error that the program goes on after, puts a COMPLETED attempt in doubt: it may be as intended."""
+        """Whether only a killed command, a cancelled step, or an error that the program goes on after, puts a COMPLETED attempt in doubt: it may be as intended."""
         goes_on = all(e.detail.get("goes_on") for e in self._errors)
         hedged = goes_on or self.was_killed or bool(self._lines_behind_error)
-        return bool(self.failed_part) and not self._failed_code and hedged
+        return bool(self.failed_part) and (bool(self.cancelled_step) or (not self._failed_code and hedged))
 
     @property
     def was_killed(self) -> bool:
@@ -265,13 +297,23 @@ class AttemptView:
         if self.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
             return ""
         missing = [log for log in self.logs if log.path and log.why]
-        if files := " and ".join(f"{log.path} ({log.why})" for log in missing if not log.open_directory):
+        closed = [log for log in missing if not log.open_directory]
+        # A batch job's file has no terminal in its place.
+        whys = (log.why.removesuffix(f"; {vocabulary.ON_A_TERMINAL}") for log in closed)
+        if files := " and ".join(f"{log.path} ({why})" for log, why in zip(closed, whys, strict=True)):
             return f"Slurm could not open {files}."
         if not missing:
             return ""
         # Slurm opens the input first, and makes no output where that fails.
         files = " and ".join(log.path for log in missing)
         return f"Slurm did not make {files}, though the job's owner may write there: the file of --input may be missing or closed to the owner."
+
+    @property
+    def unusable_directory(self) -> str:
+        """The working directory, if a file that Slurm could not open lies in it: named without a directory, or not at all; empty for none."""
+        directory = (self.attempt.work_dir or "").rstrip("/")
+        there = (log.path.rpartition("/")[0] for log in self.logs if log.why and not log.open_directory)
+        return directory if self.unopened_files and directory in there else ""
 
     @property
     def unread_files(self) -> str:

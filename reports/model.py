@@ -292,6 +292,7 @@ def _view(
     evidence = phrase.in_order(e for e in found.evidence if e.event_id in wanted)
     others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
     until = later[0].start_at if later else None
+    returned = {r.node: r.at for r in found.returned if r.submit_at in (None, attempt.submit_at)}
     nodes_with_events = {e.node for e in (*evidence, *others)} | _accused(attempt, verdict)
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
@@ -321,7 +322,8 @@ def _view(
                 (
                     d
                     for d in found.drains
-                    if node_state.acted_on(attempt, d, until) and node_state.concerns(attempt, d, verdict)
+                    if node_state.acted_on(attempt, d, until)
+                    and node_state.concerns(attempt, d, verdict, returned.get(d.node))
                 ),
                 key=lambda d: d.at,
             )

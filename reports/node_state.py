@@ -208,8 +208,16 @@ def acted_on(attempt: records.JobAttempt, drain: records.Drain, until: datetime 
     return attempt.end_at is None or drain.at <= attempt.end_at + _AFTERMATH
 
 
-def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None) -> bool:
-    """Whether an action belongs to an attempt: it concerns the job, or the verdict's evidence, or a node of it while it ran or right after."""
+def concerns(
+    attempt: records.JobAttempt,
+    drain: records.Drain,
+    verdict: records.Verdict | None,
+    returned_at: datetime | None = None,
+) -> bool:
+    """Whether an action belongs to an attempt: it concerns the job, or the verdict's evidence, or a node of it while it ran or right after.
+
+    `returned_at`: when the drain's node came back from the repair of what the attempt met; what befell it later is another fault.
+    """
     if drain.job_id == attempt.job_id:
         return True
     evidence = set(verdict.evidence) if verdict else set()
@@ -218,6 +226,8 @@ def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records
     if drain.job_id is not None or drain.node not in attempt.nodes:
         return False
     if attempt.end_at is not None and drain.at > attempt.end_at:
+        if returned_at is not None and attempt.end_at < returned_at < drain.at:
+            return False
         return _after_the_end(attempt, drain, verdict, drain.at - attempt.end_at)
     return not evidence or not drain.event_ids or drain.state not in _NOT_DONE
 

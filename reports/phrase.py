@@ -151,16 +151,22 @@ def reuse(ref: str, submit_at: datetime, others: Sequence[datetime]) -> str:
 
 def status(code: int) -> str:
     """`exit code 1`, `exit code 139 (signal 11)`: a shell reports a signal as 128 and its number."""
-    return f"exit code {code} (signal {code - 128})" if 128 < code < 160 else f"exit code {code}"
+    return f"exit code {code} (signal {code - 128})" if 128 < code < 160 else _exit_code(code)
 
 
 def ending(attempt: records.JobAttempt) -> str:
-    """`exit code 1`, `exit code 15 (or 143)`, `signal 9`, or nothing when it ended well or accounting does not say."""
+    """`exit code 1`, `exit code 15 (or 143)`, `exit code 72 (or 200)`, `signal 9`, or nothing when it ended well or accounting does not say."""
     if attempt.exit_signal:
         return f"signal {attempt.exit_signal}"
     code = attempt.exit_code
-    also = f" (or {vocabulary.BY_SIGNAL + code})" if code in _OF_SIGNALS else ""
-    return f"exit code {code}{also}" if code else ""
+    if code in _OF_SIGNALS:
+        return f"exit code {code} (or {vocabulary.BY_SIGNAL + code})"
+    return _exit_code(code) if code else ""
+
+
+def _exit_code(code: int) -> str:
+    larger = vocabulary.may_be_larger(code)
+    return f"exit code {code} (or {larger})" if larger else f"exit code {code}"
 
 
 _OF_SIGNALS = frozenset({6, 9, 11, 13, 15})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,18 @@ _BY_RAW_ID = _NEVER_STARTED.format(
     kind=vocabulary.NEVER_STARTED, of_job="detail -> 'raw_id' = to_jsonb(%(base)s::bigint)"
 )
 """Of a task or component, which is stored under its array's or leader's number: the second question. An index of its own (`health_event_raw_id`) needs the kind in the text."""
+_OF_ARRAY = """
+SELECT "user", account, count(DISTINCT array_task_id), min(array_task_id), max(array_task_id)
+FROM probing.job_attempt
+WHERE array_job_id = %(base)s AND array_task_id IS NOT NULL
+GROUP BY cluster, "user", account
+ORDER BY cluster = %(cluster)s DESC, max(submit_at) DESC
+LIMIT 1
+"""
+_LAST_READ = """
+SELECT value #>> '{}', extract(epoch FROM now() - (value #>> '{}')::timestamptz)::float
+FROM probing.state WHERE key = %(key)s
+"""
 _DEPENDENCY = "Dependency"
 _INVALID_DEPENDENCY = (
     "a job that it waited for ended in a way that its --dependency does not accept (afterok asks for success, afternotok for failure). Nobody cancelled it: "
@@ -58,6 +71,15 @@ class NeverStarted:
     def words(self) -> str:
         """All of it in one sentence."""
         return f"job {self.job} never started: {self.how}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoSuchTask:
+    """Of a task that an array has no start of: which tasks of it started."""
+
+    words: str
+    user: str
+    account: str
 
 
 class Connection(Protocol):
@@ -118,6 +140,29 @@ def never_started(
         user=user or "",
         account=account or "",
     )
+
+
+def no_such_task(connection: Connection, cluster: str, ref: job_ref.JobRef) -> NoSuchTask | None:
+    """Of a task of an array of which other tasks started: these; None for another job, or where none did."""
+    if ref.task is None or ref.until is not None:
+        return None
+    row = connection.execute(_OF_ARRAY, {"cluster": cluster, "base": ref.base}).fetchone()
+    if row is None:
+        return None
+    user, account, n, first, last = row
+    started = f"task {first}" if first == last else f"{n} tasks of {first} to {last}"
+    words = (
+        f"job {ref} is not known: of array {ref.base} {started} started, and none with the number {ref.task}; "
+        f"probing-report {ref.base} lists them, squeue -j {ref.base} those that wait"
+    )
+    return NoSuchTask(words=words, user=user or "", account=account or "")
+
+
+def last_read(connection: Connection, cluster: str) -> tuple[datetime, float] | None:
+    """When the cluster's accounting was last read and how many seconds ago, by the database's clock; None if it never was."""
+    key = vocabulary.key_of(vocabulary.ACCOUNTING_READ, cluster)
+    row = connection.execute(_LAST_READ, {"key": key}).fetchone()
+    return None if row is None else (datetime.fromisoformat(row[0]), row[1])
 
 
 def _predecessors(connection: Connection, job: Mapping[str, Any]) -> str:

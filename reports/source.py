@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,30 @@ from probing_cluster.reports import job_ref
 from probing_cluster.reports.asking import door
 
 _CONNECT_S = 5
+_STALE_S = 120.0
+"""Accounting that was read longer ago is not read as it should be: `control_plane.policy.last_poll`."""
 _SERVICE_S = 2.0
 """Deadline of the service for a caller who can also ask the database."""
+
+
+class NotRead(errors.NotFound):
+    """The accounting read so far has no start of the job."""
+
+    def __init__(self, ref: job_ref.JobRef, last_read: tuple[datetime, float] | None) -> None:
+        """`last_read`: when accounting was read, and its age in seconds, where that is known."""
+        from probing_cluster.reports import phrase
+
+        self.late = last_read is not None and last_read[1] > _STALE_S
+        self.begins = f"job {ref} is not known: no start of it is in the accounting read so far"
+        if last_read is not None:
+            at, age_s = last_read
+            self.begins += f", last at {phrase.stamp_z(at)}, {phrase.span(max(0.0, age_s))} ago"
+        self.slurms = f"sacct -j {ref} shows what Slurm has of it"
+        wait = (
+            "where it still waits, squeue says why; if it runs or has just ended, ask again in half a minute"
+        )
+        stale = f"probing-ctl serve may not run, or slurmdbd keeps it waiting; {self.slurms}"
+        super().__init__(f"{self.begins}: {stale if self.late else wait}")
 
 
 def rows_document(config: settings.Settings, ref: job_ref.JobRef) -> Mapping[str, Any]:
@@ -37,7 +60,7 @@ def document(
         msg = f"there is neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
     refused: errors.NotPermitted | None = None
-    slow = False
+    slow = here = False
     silent = f"there is no service on {config.service.socket}; is probing-ctl serve running?"
     if ask is not None:
         # The service on this database answers without a driver loaded here, in half the time.
@@ -46,10 +69,16 @@ def document(
         except errors.DatabaseUnavailable as exc:
             silent = str(exc)  # the database's own error says more to callers who may open it
             slow = isinstance(exc, door.NotInTime)
+            here = not isinstance(exc, door.OtherDatabase)
         except errors.NotPermitted as exc:
             refused = exc  # a caller who may open the database may still read it
     try:
         return direct(_url(config))
+    except NotRead as exc:
+        # Nobody reads accounting where the service is silent: to ask again would be in vain.
+        if here or (exc.late and ask is None):
+            raise errors.NotFound(f"{exc.begins}: {silent} {exc.slurms}") from None
+        raise
     except errors.DatabaseUnavailable as exc:
         if refused:
             raise refused from None
@@ -117,10 +146,12 @@ def _fetched(link: Any, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
     try:
         return query.fetch(link, cluster, ref)
     except errors.NotFound as exc:
-        why = query.never_started(link, cluster, ref)
-        if why is None:
+        why = query.never_started(link, cluster, ref) or query.no_such_task(link, cluster, ref)
+        if why is not None:
+            raise errors.NotFound(why.words) from exc
+        if ref.until is not None:
             raise
-        raise errors.NotFound(why.words) from exc
+        raise NotRead(ref, query.last_read(link, cluster)) from exc
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.attribution.verdict import eliminate, next_steps, phrases
+from probing_cluster.attribution.verdict import eliminate, findings, next_steps, phrases
 from probing_cluster.attribution.verdict.rules.user_error import bare_exit
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.core.catalogue import slurm_lines
@@ -42,6 +42,15 @@ _AFTER_SIGNAL = (
     "Find who sent that signal: `sbatch --signal` lets Slurm send one shortly before the time limit, and `scancel --signal` a person. "
     "If it was the warning and the job saved its work, submit it again, or ask for more time (--time)."
 )
+
+_ENDED = re.compile(
+    r"(?:\S{1,200}: line \d{1,9}: {1,4}\d{1,10} )?Terminated\b(?:\.?$| {2,}\S)"
+    r"|.{0,60}\b(?:rc|code|status|exit(?:ed)?|ret(?:urned)?)\b[^\w\n]{0,4}143\W*$",
+    re.IGNORECASE,
+)
+"""A shell's line on a command that SIGTERM ended, and a script's on the code that this one ended with."""
+_END_LINES = 3
+_AFTER_TERM = f"{findings.advice('was ended by signal 15 (SIGTERM)')}. If the script stops that command itself, as it does with a helper, look at the program's other output."
 
 
 def complete(
@@ -83,7 +92,12 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     quoted = f"{vocabulary.LAST_LINE}{last}{error}" if last and last not in verdict.summary else ""
     summary = phrases.without_signal(verdict.summary, [line for log in logs for line in _tail(log)])
     step = next_steps.behind_statement(verdict) if quoted and _is_statement(last) else verdict.next_step
-    ruled_out = verdict.ruled_out
+    ruled_out, confidence = verdict.ruled_out, verdict.confidence
+    if ended := _ended_by_term(logs) if verdict.cause == bare_exit.CAUSE and not caught else "":
+        # Who sent it is not known: that the program failed by itself is a guess then.
+        confidence = records.Confidence.POSSIBLE
+        quoted = f"{_SIGNAL}{ended.rstrip('.')}.{quoted if last != ended else ''}"
+        step = _AFTER_TERM
     if caught:
         # `sbatch --signal` warns a job of its time limit, which then is why it ended.
         ruled_out = tuple(s for s in ruled_out if not s.startswith(eliminate.TIME_LIMIT))
@@ -97,6 +111,7 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
             "log_read": row["is_read"],
             "summary": f"{summary if last else verdict.summary}{quoted}",
             "next_step": step,
+            "confidence": confidence,
             "ruled_out": ruled_out,
         },
     )
@@ -112,6 +127,12 @@ def _reported_signal(logs: list[Any]) -> str:
     lines = (line for log in logs if isinstance(log, Mapping) for line in reversed(_tail(log)))
     line = next((line for line in lines if _CAUGHT.search(line) and not _ANNOUNCED.search(line)), "")
     return _shown(line)
+
+
+def _ended_by_term(logs: list[Any]) -> str:
+    """The line at the end of the output that reports that SIGTERM ended a command; empty for none."""
+    ends = (line for log in logs for line in [line for line in _tail(log) if line.strip()][-_END_LINES:])
+    return phrases.clean(_shown(next((line for line in ends if _ENDED.match(line.strip())), "")))
 
 
 def _last_lines(logs: list[Any]) -> tuple[str, str]:

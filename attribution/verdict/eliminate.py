@@ -114,7 +114,8 @@ def _unused_links(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking
     roots = [s for s in during if s.signature.role is signatures.Role.ROOT and s.cause not in rivals]
     for s in roots[:1]:
         where = phrases.device_of_node(s.device, s.event.node)
-        yield f"network ({phrases.what(s.event)}: {where}; but a job on one node has no peers)"
+        # It may have needed a server beyond the node, in words that no reader of logs knows.
+        yield f"{records.LESS_LIKELY}network ({phrases.what(s.event)}: {where}; a job on one node has no peers, but may need a server)"
 
 
 def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
@@ -154,7 +155,8 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     )
     codes = list(dict.fromkeys(phrases.what(s.event) for s in own if s.gpu))
     but = f" but {' and '.join(codes[:_MOST_CODES])}, which programs cause," if codes else ""
-    yield f"GPUs (no fault{but} on the ones it held)"
+    # One that only slows a GPU, as heat does, may stand beside it.
+    yield f"GPUs (no fault that ends a job{but} on the ones it held)"
 
 
 def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:

@@ -206,6 +206,11 @@ class EvidenceView:
         ]
         return tuple(e for e in left if not any(_ends(later, e) for later in over))
 
+    @property
+    def silent_mounts(self) -> tuple[records.HealthEvent, ...]:
+        """File systems of its nodes that did not answer when it ended, oldest first."""
+        return tuple(e for e in self.active_at_the_end if signatures.of(e).cause == "filesystem_mount")
+
     @functools.cached_property
     def left_behind(self) -> tuple[records.HealthEvent, ...]:
         """Root faults outside the window, but while it ran, that no event reports as over at its end, oldest first."""

@@ -42,6 +42,7 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
         lambda view, _: recovery.last_error(view) is not None,
     ),
     ("limit_at_question", ("time_limit",), lambda view, _: onset.asks(view.output_stall)),
+    ("limit_beside_mount", ("time_limit",), lambda view, _: bool(view.silent_mounts)),
     ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
     ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
@@ -205,10 +206,13 @@ def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
 
 def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
     by, stall = view.attempt.cancelled_by or "", next(iter(view.stalls), None)
+    mount = next(iter(view.silent_mounts), None)
     return sentence.format(
         node=winner.node or "the node",
         job=view.attempt.ref,
         person=f"the user with id {by}" if digits.is_number(by) else by,
+        mount=(mount.device or "a file system") if mount else "",
+        of_mount=mount.node if mount else "",
         stall=f"{phrases.what(stall).replace('_', ' ')} on {stall.node}" if stall else "",
     )
 
@@ -222,7 +226,7 @@ _OUTPUT_FIRST = "Look at the program's own output first: a script may end with a
 _BY_CODE = "exited with code "
 """Begins the words of a verdict from the exit code alone (`rules.user_error.bare_exit`)."""
 _OWN_OUTPUT = "Look at the program's own output."
-_ABOVE = f"{_OWN_OUTPUT[:-1]} above that line: what led to it often stands there. Correct that, then submit the job again."
+_ABOVE = f"{_OWN_OUTPUT[:-1]} above that line: what led to it often stands there; below it where a stack follows, as of Go, Java and C++. Correct that, then submit the job again."
 _TRACEBACK = f"{_OWN_OUTPUT[:-1]} above that line: if a traceback stands there, the last line of your own code in it is the place, and the values that it had the reason. Correct that, then submit the job again."
 _LAST_COMMAND = (
     f"{_OWN_OUTPUT} If it shows no error, look at the script's last command, which sets the exit code: "

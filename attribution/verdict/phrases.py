@@ -179,6 +179,8 @@ def exit_code(
     sent = interrupted and code == signals.SIGINT
     if code in _UNREPORTED or (code in _REPORTED and not names_none) or sent:
         meanings.append(f"or {vocabulary.BY_SIGNAL + code}, {signals.Signals(code).name}")
+    if not meanings and (larger := vocabulary.may_be_larger(code)):
+        meanings.append(f"or {larger}")
     return f"{code} ({'; '.join(meanings)})" if meanings else f"{code}"
 
 

@@ -102,6 +102,7 @@ def _answered(
             _require_started(service, known, caller, ref)
         if queued is not None:
             raise errors.NotFound(queued.words) from None
+        waiting.require_read(service, ref)
         raise
     if not known.may_read(caller, rows["attempts"]):
         raise errors.NotPermitted(f"job {ref} is another user's")
@@ -135,9 +136,10 @@ def _queued(
 def _require_started(
     service: context.Context, known: callers.Callers, caller: callers.Caller, ref: job_ref.JobRef
 ) -> None:
-    """Raises NotFound with what became of a job of the caller's that ended before it began."""
+    """Raises NotFound with what became of a job of the caller's that ended before it began, or with the tasks that their array has instead."""
+    cluster = service.config.cluster.name
     with _database(service) as connection:
-        found = query.never_started(connection, service.config.cluster.name, ref)
+        found = query.never_started(connection, cluster, ref) or query.no_such_task(connection, cluster, ref)
     if found is not None and known.may_read(caller, [{"user": found.user, "account": found.account}]):
         raise errors.NotFound(found.words)
 

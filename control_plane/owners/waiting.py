@@ -175,6 +175,13 @@ def unknown_job(service: context.Context, ref: job_ref.JobRef) -> errors.NotFoun
     )
 
 
+def require_read(service: context.Context, ref: job_ref.JobRef) -> None:
+    """Raises NotFound for a job that neither the accounting read so far nor the controller has, while accounting is not read as it should be."""
+    if ref.until is None and (late := _not_read_lately(service)):
+        msg = f"job {ref} is not known: no start of it is in the accounting read so far, and the controller has no such job: {late}; sacct -j {ref} shows whether slurmdbd answers"
+        raise errors.NotFound(msg)
+
+
 def _kept_out(service: context.Context, reason: str) -> str:
     """Which of the nodes that Slurm misses we drained, and why; empty for none."""
     found = _NODES_AWAY.search(reason)

@@ -68,10 +68,10 @@ def advice(incident: records.RepairIncident, mend: str = "") -> str:
 
 
 def failing(incident: records.RepairIncident) -> tuple[str, tuple[str, ...]]:
-    """What failed at its last tests, and before it a few words on when that was: only once the tests ended so does it still fail."""
+    """What failed at its last tests, and before it a few words on when that was: it still failed when the tests ended so, and nobody has looked since."""
     words = tuple(map(str, incident.detail.get("failing") or ()))
     if incident.state in {"closing", "acting", "ticketing", "ticket"}:
-        return "still failing", words
+        return f"still failing at {incident.changed_at:%Y-%m-%d %H:%M}Z", words
     passed = incident.state in {"returning", "returned"}
     return ("failed before its repair" if passed else "failed at its last tests"), words
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
-from probing_cluster.attribution.verdict import next_steps, taxonomy
+from probing_cluster.attribution.verdict import findings, next_steps, taxonomy
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent.jobs import log_parts
 from probing_cluster.reports import advice, job_ref, model, phrase, rows
@@ -126,7 +126,7 @@ def test_a_clean_job_has_no_cost_and_no_advice(story: rows.ReportRows) -> None:
 def test_who_lost_a_job_to_hardware_is_told_to_submit_it_again(
     story: rows.ReportRows, domain: records.Domain, confidence: records.Confidence
 ) -> None:
-    """Only where the verdict is sure of hardware, and the job has not come back by itself."""
+    """Only where the verdict names hardware, and the job has not come back by itself; where that is only possible, its own output comes first."""
     (verdict,) = story.verdicts
     verdict = dataclasses.replace(verdict, domain=domain, confidence=confidence)
     only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
@@ -136,14 +136,13 @@ def test_who_lost_a_job_to_hardware_is_told_to_submit_it_again(
         for s in build(dataclasses.replace(story, attempts=(ended,), verdicts=(verdict,))).advice
         if "again" in s
     ]
-    sure = domain is records.Domain.HARDWARE and confidence in (
-        records.Confidence.CERTAIN,
-        records.Confidence.LIKELY,
-    )
-    assert len(words) == sure
-    assert all("--exclude=n2" in w and "squeue -j 4242" in w for w in words)
-    did = "did not" if confidence is records.Confidence.CERTAIN else "most likely did not"
-    assert all(w.startswith(f"The program {did} cause this") for w in words)
+    named = domain is records.Domain.HARDWARE and confidence is not records.Confidence.UNKNOWN
+    begins = {
+        records.Confidence.CERTAIN: "The program did not cause this. If squeue -j 4242 ",
+        records.Confidence.LIKELY: "The program most likely did not cause this. If squeue -j 4242 ",
+        records.Confidence.POSSIBLE: "Look at the job's own output, too: ",
+    }
+    assert [w.startswith(begins[confidence]) and w.endswith("--exclude=n2.") for w in words] == [True] * named
     came_back = dataclasses.replace(story, verdicts=(verdict,))
     assert not any("submit it again" in s for s in build(came_back).advice)
 
@@ -167,10 +166,10 @@ def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> Non
 
     closed = "n2 passed every test of its repair and came back into service at 2026-11-21 14:30:36Z."
     first, again = steps(timedelta(minutes=10))
-    assert first == f"For the operators: {closed}"
+    assert first == closed
     assert again.endswith("submit it again.")
     noted = steps(timedelta(minutes=10), by_hand=True)[0]
-    assert noted == "For the operators: n2 was noted as repaired at 2026-11-21 14:30:36Z."
+    assert noted == "n2 was noted as repaired at 2026-11-21 14:30:36Z."
     refused = "Nothing for the job. Repair n2: it was refused before the job began."
     assert steps(timedelta(minutes=10), next_step=refused)[:2] == ("Nothing for the job.", first)
     driver = {
@@ -178,7 +177,7 @@ def test_a_step_that_a_repair_has_ended_is_closed(story: rows.ReportRows) -> Non
         "domain": records.Domain.SYSTEM_SOFTWARE,
         "next_step": "Reset GPU 3 of n2.",
     }
-    assert steps(timedelta(minutes=10), **driver) == (closed,)
+    assert steps(timedelta(minutes=10), **driver) == (closed, again)
     before = steps(-timedelta(minutes=10))
     assert before[0].endswith("Reseat or replace GPU 3 of n2 (serial 1650123000042).")
     assert before[1].endswith("--exclude=n2.")
@@ -350,7 +349,7 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
         ),
         (
             {"tail": (), "why": f"there is no such file; {vocabulary.ON_A_TERMINAL}"},
-            f"The job's output could not be read: /home/a/o (there is no such file; {vocabulary.ON_A_TERMINAL}). Look at the terminal ",
+            f"The job's output could not be read: /home/a/o (there is no such file; {vocabulary.ON_A_TERMINAL}). A job of sbatch: that file was removed ",
         ),
         ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
         (
@@ -461,6 +460,25 @@ def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.
     words = "Slurm could not open /no/o.out (there is no such file). Name files that can be opened."
     assert build(found).advice[0] == words
     assert build(dataclasses.replace(found, logs=())).advice[0] == own.next_step
+
+
+@pytest.mark.parametrize(("path", "named"), [("/no/proj/slurm-68.out", True), ("/no/proj/logs/o.out", False)])
+def test_a_job_without_its_working_directory_is_sent_there(
+    story: rows.ReportRows, path: str, named: bool
+) -> None:
+    """Its output has no name of its own (--chdir=/no/proj): --output is not at fault, and there never was a terminal."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    first = dataclasses.replace(first, exit_code=0, exit_signal=53, work_dir="/no/proj/")
+    own = {"cause": "user_error", "domain": records.Domain.USER_PROGRAM}
+    verdict = dataclasses.replace(verdict, next_step="Give --output files that can be opened.", **own)  # type: ignore[arg-type]
+    why = f"there is no such file; {vocabulary.ON_A_TERMINAL}"
+    log = rows.JobLog(node="n1", at=first.start_at, path=path, why=why)  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(verdict,), logs=(log,))
+    step = build(found).advice[0]
+    assert step.startswith(f"Slurm could not open {path} (there is no such file). ")
+    assert ("/no/proj is the job's working directory (--chdir" in step) is named
+    assert ("Give --output files" in step) is not named
 
 
 @pytest.mark.parametrize("other", [True, False])
@@ -707,6 +725,7 @@ def test_no_sentence_for_an_owner_is_marked_as_the_operators(story: rows.ReportR
     ("domain", "cause", "theirs"),
     [
         (records.Domain.SYSTEM_SOFTWARE, "filesystem_mount", True),
+        (records.Domain.SYSTEM_SOFTWARE, "gpu_driver", True),
         (records.Domain.SYSTEM_SOFTWARE, "node_refused", False),
         (records.Domain.HARDWARE, "ib_link", True),
         (records.Domain.UNKNOWN, "filesystem_mount", False),
@@ -722,6 +741,42 @@ def test_what_only_operators_can_do_is_marked_as_theirs(
     )
     advice = build(dataclasses.replace(story, verdicts=verdicts)).advice
     assert advice[0] == (f"For the operators: {step}" if theirs else step)
+
+
+@pytest.mark.parametrize(
+    ("cause", "confidence", "last"),
+    [
+        ("gpu_driver", "possible", "If it shows no error of the program's own, submit the job again with --exclude=n2."),
+        ("kernel_panic", "certain", "If squeue -j 4242 no longer shows the job, submit it again with --exclude=n2."),
+        ("filesystem_mount", "likely", "If squeue -j 4242 no longer shows the job, submit it again once that is repaired."),
+    ],
+)  # fmt: skip
+def test_the_owner_of_a_job_that_a_nodes_software_ended_has_a_step_too(
+    story: rows.ReportRows, cause: str, confidence: str, last: str
+) -> None:
+    """Orders to operators alone leave the researcher with nothing to do."""
+    changes = {"cause": cause, "confidence": records.Confidence(confidence), "domain": records.Domain.SYSTEM_SOFTWARE}  # fmt: skip
+    (verdict,) = story.verdicts
+    only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    verdict = dataclasses.replace(verdict, next_step="Reload the GPU driver of n2, or reboot it.", **changes)  # type: ignore[arg-type]
+    found = dataclasses.replace(
+        story, attempts=(dataclasses.replace(only, state="FAILED"),), verdicts=(verdict,)
+    )
+    theirs, owners = build(found).advice
+    assert theirs == "For the operators: Reload the GPU driver of n2, or reboot it."
+    assert owners.endswith(last)
+
+
+def test_a_check_that_ends_with_whom_to_tell_is_its_owners(story: rows.ReportRows) -> None:
+    """The owner sees which libcuda the program loaded, and operators hear of it where the node is at fault."""
+    step = findings.named("cuda_driver_mismatch").check.format(node="n2")
+    changes = {"cause": "gpu_driver", "confidence": records.Confidence.POSSIBLE, "domain": records.Domain.SYSTEM_SOFTWARE}  # fmt: skip
+    verdict = dataclasses.replace(story.verdicts[0], next_step=step, **changes)  # type: ignore[arg-type]
+    only = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    found = dataclasses.replace(
+        story, attempts=(dataclasses.replace(only, state="FAILED"),), verdicts=(verdict,)
+    )
+    assert build(found).advice == (step,)
 
 
 def test_a_section_lists_events_by_time_and_then_lines_of_the_output_by_line(story: rows.ReportRows) -> None:

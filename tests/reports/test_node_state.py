@@ -221,3 +221,19 @@ def test_a_persons_drain_under_way_is_theirs_and_nothing_contradicts_it(story: r
     assert phrase.action(under_way, "", with_day=False) == "n2 is being drained by alice since 14:20:34Z"
     skipped = example.drain("drain", at, state="skipped", why_state="n2 is DRAIN (x)")
     assert node_state.worth_a_line([under_way, skipped]) == (under_way,)
+
+
+def test_what_befell_a_node_after_its_repair_is_no_act_for_the_job(story: rows.ReportRows) -> None:
+    """A fault two minutes after the end, of a node that had come back in between."""
+    (verdict,) = story.verdicts
+    attempt = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    assert attempt.end_at is not None
+    again = dataclasses.replace(
+        example.drain("drain", attempt.end_at + timedelta(minutes=2)), event_ids=(uuid.UUID(int=99),), job_id=None
+    )  # fmt: skip
+    back = attempt.end_at + timedelta(minutes=1)
+    assert node_state.concerns(attempt, again, verdict)
+    assert not node_state.concerns(attempt, again, verdict, back)
+    assert node_state.concerns(attempt, again, verdict, back + timedelta(minutes=2))
+    own = dataclasses.replace(again, event_ids=verdict.evidence)
+    assert node_state.concerns(attempt, own, verdict, back), "it is of the fault of the verdict"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import socket
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import clock, errors, settings
 from probing_cluster.db import driver_errors
+from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, source
 
 PEER = 'connection failed: connection to server on socket "/x" failed: FATAL:  Peer authentication failed for user "probing_owner"'
@@ -83,3 +85,34 @@ def test_a_refusal_is_told_without_the_drivers_words_around_it() -> None:
     away = driver_errors.unreachable(OSError("no route"))
     assert type(away) is errors.DatabaseUnavailable
     assert "whoever runs this service starts it" in str(away)
+
+
+@pytest.mark.parametrize(
+    ("left_over", "age_s", "words"),
+    [
+        (True, 1500.0, "(25 min ago|25 min 1 s ago): the service does not answer on .*is probing-ctl serve running\\? sacct -j 5 shows"),
+        (True, 30.0, "the service does not answer on .*is probing-ctl serve running\\? sacct -j 5 shows"),
+        (False, 1500.0, "there is no service on .*is probing-ctl serve running\\? sacct -j 5 shows"),
+        (False, 30.0, "3[0-9] s ago: where it still waits, squeue says why; .* ask again in half a minute"),
+    ],
+    ids=["silent", "just now", "none", "served from another host"],
+)  # fmt: skip
+def test_nobody_is_sent_away_for_half_a_minute_while_nobody_reads_accounting(
+    store: db_store.Store, tmp_path: Path, left_over: bool, age_s: float, words: str
+) -> None:
+    """The service is down: waiting brings nothing, and root reads the database without it."""
+    read_at = clock.SYSTEM.now() - timedelta(seconds=age_s)
+    store.remember("accounting.until c", read_at.isoformat())
+    path = tmp_path / "service.sock"
+    if left_over:
+        path.touch()
+    given = dataclasses.replace(
+        settings.Settings(),
+        cluster=settings.ClusterSettings(name="c"),
+        database=settings.DatabaseSettings(url=store.connection_uri()),
+        service=settings.ServiceSettings(socket=str(path)),
+    )
+    with pytest.raises(errors.NotFound, match=words) as found:
+        source.rows_document(given, job_ref.parse("5"))
+    assert f"{read_at:%H:%M:%S}Z" in str(found.value)
+    assert ("half a minute" in str(found.value)) is ("half" in words)

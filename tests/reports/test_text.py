@@ -113,6 +113,40 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
 
 
+CANCELLED = "slurmstepd-n2: error: *** STEP 4242.0 ON n2 CANCELLED AT 2026-12-01T11:13:21 ***"
+OVER = "slurmstepd-n1: error: StepId=4242.0 exceeded memory limit (92876800 > 62914560), being killed"
+
+
+@pytest.mark.parametrize(
+    ("code", "kill", "tail", "words", "step", "title"),
+    [
+        (137, "", (CANCELLED, "finished"), "its step 4242.0 was cancelled and ended with exit code 137 (signal 9).", "If the script cancelled that step itself, or you did (`scancel 4242.0`), nothing failed.", "may have failed"),
+        (137, OVER, (CANCELLED, "step rc 137"), "its step 4242.0 ran out of memory and ended with exit code 137 (signal 9).", "Give that step more memory: the job's (--mem)", "part of it failed"),
+        (1, "srun: error: n1: task 0: Out Of Memory", ("bye",), "one of its steps ran out of memory and ended with exit code 1.", "Give that step more memory", "part of it failed"),
+        (137, "", ("srun: error: n1: task 1: Exited with exit code 1", CANCELLED), "one of its steps ended with exit code 137 (signal 9).", "If the failed part matters", "part of it failed"),
+        (1, "", (CANCELLED,), "one of its steps ended with exit code 1.", "If the failed part matters", "part of it failed"),
+        (137, "", (CANCELLED.replace("4242", "4241"),), "one of its steps ended with exit code 137 (signal 9).", "If the failed part matters", "part of it failed"),
+    ],
+)  # fmt: skip
+def test_a_step_of_a_completed_job_that_was_cancelled_or_lacked_memory_is_named(
+    story: rows.ReportRows, code: int, kill: str, tail: tuple[str, ...], words: str, step: str, title: str
+) -> None:
+    """Another job's line in the file, or a task that failed before, cancels no step."""
+    last = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), attempt=1, derived_exit_code=code
+    )
+    error = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="slurm_oom", source="joblog", job_id=4242, message=kill, detail={},
+    )  # fmt: skip
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/out", tail=tail)
+    found = dataclasses.replace(story, attempts=(last,), own_errors=(error,) if kill else (), logs=(log,))
+    report = model.build(job_ref.parse("4242"), found, now=NOW)
+    view = report.attempts[0]
+    assert words in view.doubt
+    assert title in view.doubt_title
+    assert report.advice[-1].startswith(step)
+
+
 @pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize(("how", "shown"), [("Killed", True), ("Terminated", False)])
 def test_of_a_job_that_completed_a_killed_command_is_in_doubt_and_a_stopped_helper_is_none(
@@ -305,6 +339,9 @@ def test_the_first_line_of_trouble_is_shown_above_the_last_lines(
         ({"state": "FAILED", "exit_code": 1}, "FAILED, exit code 1"),
         ({"state": "FAILED", "exit_code": 15}, "FAILED, exit code 15 (or 143)"),
         ({"state": "FAILED", "exit_code": 143}, "FAILED, exit code 143"),
+        ({"state": "FAILED", "exit_code": 72}, "FAILED, exit code 72 (or 200)"),
+        ({"state": "FAILED", "exit_code": 127}, "FAILED, exit code 127 (or 255)"),
+        ({"state": "FAILED", "exit_code": 124}, "FAILED, exit code 124"),
         ({"state": "FAILED", "exit_code": 0, "exit_signal": 11}, "FAILED, signal 11"),
         ({"state": "FAILED", "exit_code": 0, "exit_signal": 53}, "FAILED"),
         ({"state": "OUT_OF_MEMORY", "exit_code": 0, "exit_signal": 125}, "OUT_OF_MEMORY"),

@@ -119,6 +119,36 @@ def test_a_program_that_reports_a_signal_may_have_been_warned_of_its_time_limit(
     assert verdict.summary.endswith("Its last line: saved")
 
 
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["1", "Terminated", "rc 143"], "Terminated"),
+        (["training exited with status: 143", "cleaning up"], "training exited with status: 143"),
+        (["run.sh: line 3: 77 Terminated              python train.py", "bye"], "Terminated in `python train.py`"),
+        (["Terminated", "epoch 1", "epoch 2", "epoch 3"], ""),
+        (["Terminated early after 143 epochs", "bye"], ""),
+        (["rc 1"], ""),
+    ],
+)  # fmt: skip
+def test_a_program_that_sigterm_ended_is_not_likely_at_fault(
+    store: db_store.Store,
+    make: Maker,
+    judge: Callable[[], int],
+    report: Callable[..., None],
+    lines: list[str],
+    line: str,
+) -> None:
+    """The script printed the code of its command and ended with 1: who sent the signal is the question, not `grep`."""
+    report({"stdout": lines})
+    report(node="n2")
+    store.upsert_attempts([make.attempt(exit_code=1)])
+    judge()
+    verdict = the_verdict(store)
+    assert verdict.summary.partition("Its log reports a signal: ")[2].partition(". Its last")[0] == line
+    assert ("ind out who sent it" in verdict.next_step, "grep" in verdict.next_step) == (bool(line), not line)
+    assert verdict.confidence is (records.Confidence.POSSIBLE if line else records.Confidence.LIKELY)
+
+
 def test_a_later_component_has_no_output_of_its_own(
     store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
 ) -> None:

@@ -1612,7 +1612,7 @@ def test_an_exit_long_after_a_fault_or_a_fault_before_the_job_clears_no_program(
 
 def test_gpus_it_may_not_have_held_are_not_ruled_out_beside_an_error_of_one(make):
     """Xid 13 is the evidence and its GPU's holder is unknown: `the ones it held` cannot be named."""
-    clean = "GPUs (no fault on the ones it held)"
+    clean = "GPUs (no fault that ends a job on the ones it held)"
     unknown = make.attempt(gpus=None)
     assert clean not in make.judge(make.xid(13), attempt=unknown).ruled_out
     assert clean in make.judge(attempt=unknown).ruled_out
@@ -1620,10 +1620,10 @@ def test_gpus_it_may_not_have_held_are_not_ruled_out_beside_an_error_of_one(make
 
 def test_an_error_that_programs_cause_is_not_denied_beside_itself(make):
     """Xid 31 on a GPU that it held stands in the evidence: there is a fault on it, and not the GPU's."""
-    excepted = "GPUs (no fault but Xid 31, which programs cause, on the ones it held)"
+    excepted = "GPUs (no fault that ends a job but Xid 31, which programs cause, on the ones it held)"
     assert excepted in make.judge(make.xid(31)).ruled_out
     after = make.judge(make.xid(31, before_end_s=-200))
-    assert "GPUs (no fault on the ones it held)" in after.ruled_out, "it is no evidence"
+    assert "GPUs (no fault that ends a job on the ones it held)" in after.ruled_out, "it is no evidence"
     assert not any(s.startswith("GPUs") for s in make.judge(make.xid(31), make.xid(79)).ruled_out)
 
 

@@ -88,7 +88,7 @@ def test_a_job_that_worked_on_after_the_loss_did_not_end_by_it(make, before_end_
     early_stop = make.judge(*lost, listed, _went_on(make), **over)
     assert early_stop.cause == "user_error"
     assert "less likely: GPU 1 of n2 (Xid 79, but the job's log shows that it worked on)" in early_stop.ruled_out  # fmt: skip
-    assert "GPUs (no fault on the ones it held)" not in early_stop.ruled_out
+    assert "GPUs (no fault that ends a job on the ones it held)" not in early_stop.ruled_out
     died = make.judge(*lost, **over)
     assert (died.cause, died.confidence) in [("gpu_lost", C.LIKELY), ("gpu_lost", C.CERTAIN)]
 

@@ -1040,6 +1040,8 @@ TERMINATED = "srun: error: n1: task 0: Terminated"
         ),
         (15, None, "", "user_error", "exited with code 15 (or 143, SIGTERM), "),
         (3, None, "", "user_error", "exited with code 3, "),
+        (72, None, "", "user_error", "exited with code 72 (or 200), "),
+        (200, None, "", "user_error", "exited with code 200, "),
         (120, None, "", "user_error", "exited with code 120 (of Python: its standard output"),
     ],
 )

@@ -200,3 +200,21 @@ def test_a_shells_message_in_another_language_shows_the_signal(make, line, code,
     events = [make.finding(f.kind, message=f.message, detail={**f.detail, "first_cause": True, "line": f.line}) for f in found]  # fmt: skip
     v = make.judge(*events, attempt=make.attempt(exit_code=code, nodes=("n1",)))
     assert f"was ended by signal {number}" in v.summary
+
+
+@pytest.mark.parametrize(
+    ("code", "behind", "went_on"), [(4, 2, True), (1, 2, False), (15, 2, False), (4, None, False)]
+)
+def test_a_step_that_failed_before_the_script_ended_with_its_own_code_is_no_first_of_its_tasks(
+    make, code, behind, went_on
+):
+    """Six steps of one task each, of which the fourth fails; a launcher that ends the others leaves 15."""
+    detail = {"role": "exit", "first_cause": True, "rank": 0, "tasks": "0", "exit_code": 1, "host": "n1", "behind": behind}  # fmt: skip
+    line = make.finding(
+        "task_exit", message="srun: error: n1: task 0: Exited with exit code 1", detail=detail
+    )
+    v = make.judge(line, attempt=make.attempt(exit_code=code))
+    assert ("before any other" in v.summary) is not went_on
+    words = "The program exited with code 4 after a step of its script had exited with code 1 (task 0 on n1) and the script had gone on, with no fault beside it."
+    assert (v.summary == words) is went_on
+    assert ("above srun's line" in v.next_step) is went_on

@@ -218,3 +218,18 @@ def test_a_server_that_fell_silent_with_the_log_stopped_a_job_that_never_went_on
     assert v.cause == cause
     if cause == "filesystem_mount":
         assert (v.node, v.confidence) == ("n2", C.LIKELY)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_mount_that_was_silent_at_the_limit_comes_before_more_time(make, back):
+    """A minute of silence proves no hang; whoever only asks for more time waits for the same mount again."""
+    hangs = make.event(60, kind="mount", code="hanging", device="/scratch", node="n2", source="mount")
+    again = make.event(
+        30, kind="mount", code="recovered", device="/scratch", node="n2", source="mount", severity=records.Severity.INFO
+    )  # fmt: skip
+    v = make.judge(hangs, *([again] if back else []), attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1100.0))  # fmt: skip
+    assert v.cause == "time_limit"
+    assert (
+        "mount hanging (/scratch) on n2 60 s before, and no line reports its end" in v.summary
+    ) is not back
+    assert v.next_step.startswith("More time would not help if it waited for /scratch") is not back

@@ -161,6 +161,30 @@ def test_an_accounting_that_is_not_read_is_not_promised(
     assert ("last read at" in unknown) is late
 
 
+@pytest.mark.parametrize(("age_s", "late"), [(15.0, False), (300.0, True)])
+def test_a_job_that_slurm_has_forgotten_is_not_to_be_asked_for_again_while_nobody_reads(
+    service: context.Context, age_s: float, late: bool
+) -> None:
+    """The controller forgets ended jobs after minutes: with slurmdbd away, half a minute of waiting brings nothing."""
+    read_at = service.clock.now() - timedelta(seconds=age_s)
+    service.store.remember("accounting.until c", read_at.isoformat())
+    message = str(answer(service, ALICE, ASK | {"job": "15"})["message"])
+    assert ("ask again in half a minute" in message) is not late
+    assert (f"it was last read at {read_at:%H:%M:%S}Z" in message and "sacct -j 15" in message) is late
+
+
+def test_of_a_task_that_an_array_has_not_its_owner_reads_which_it_has(service: context.Context) -> None:
+    """Another's array is not known, and neither is a task of an array without a start."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(25 + n, JobID=f"25_{n}") for n in (1, 2, 5)]
+    accounting.run(service)
+    mine = str(answer(service, ALICE, ASK | {"job": "25_77"})["message"])
+    assert "of array 25 3 tasks of 1 to 5 started, and none with the number 77" in mine
+    assert "half a minute" not in mine
+    assert "half a minute" in str(answer(service, BOB, ASK | {"job": "25_77"})["message"])
+    assert "half a minute" in str(answer(service, ALICE, ASK | {"job": "24_77"})["message"])
+
+
 def test_nobody_is_sent_to_ask_again_for_what_never_comes(service: context.Context) -> None:
     """A component that the job has not, a day on which nobody had the id, and tests of nodes; a user's name for a job is no test."""
     slurm = service.run_slurm

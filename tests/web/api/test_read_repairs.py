@@ -186,7 +186,7 @@ def test_the_node_page_tells_of_repair_tests_and_parts(world: World) -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("ticket", 'class="high">Still failing: memory'),
+        ("ticket", f'class="high">Still failing at {fakes.NOW:%Y-%m-%d %H:%M}Z: memory'),
         ("queued", "<p>Failed at its last tests: memory"),
         ("returned", "<p>Failed before its repair: memory"),
     ],

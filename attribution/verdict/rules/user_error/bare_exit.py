@@ -34,6 +34,7 @@ _HINTED = 0.6
 _NOBODY_SHOWN = "nothing shows who sent the signal"
 _ASK_SLURM = "If its owner did not send it (`scancel --signal`), ask the operators: slurmctld's log of that minute names the user"
 _OF_ANOTHER = "Look at the program's own output; the line about a full GPU in it is most likely another job's"
+_OF_STEP = "Look at what that step printed, above srun's line on its task. `set -eo pipefail` at the script's top ends it at the first command that fails"
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 
 
@@ -103,6 +104,8 @@ def claims_of(
     made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
     if _quotes_another(view):
         made = claims.replace_claim(made, next_step=_OF_ANOTHER)
+    elif (task := _first_task_to_exit(view)) is not None and _script_went_on(view, task):
+        made = claims.replace_claim(made, next_step=_OF_STEP)
     if signal in _SENT:
         sent = [f.event for f in view.findings if findings.signals_job(f.event, view.attempt.job_id)][:1]
         by = (
@@ -173,7 +176,9 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     if code := _aborted_with(view):
         others = ", and its launcher ended the others" if view.signal or _sent_signal(view) else ""
         how = f"{_called_abort(view)} with code {code}{others}"
-    elif (task := _first_task_to_exit(view)) is not None:
+    elif (task := _first_task_to_exit(view)) is not None and _script_went_on(view, task):
+        how = f"exited with code {view.attempt.exit_code} after a step of its script had exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.detail.get('host') or task.node}) and the script had gone on"
+    elif task is not None:
         how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.detail.get('host') or task.node}, before any other)"
     elif aborted := _called_abort(view):
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
@@ -256,6 +261,13 @@ def _first_task_to_exit(view: evidence_view.EvidenceView) -> records.HealthEvent
     code, tasks = digits.index(first.detail.get("exit_code")), first.detail.get("tasks")
     left = code and code < vocabulary.BY_SIGNAL and digits.is_number(str(tasks))
     return first if left and first.detail.get("rank") is not None else None
+
+
+def _script_went_on(view: evidence_view.EvidenceView, task: records.HealthEvent) -> bool:
+    """Whether the script printed more after the end of the step and ended with a code of its own: none of a signal, which a launcher sends the other tasks."""
+    code = view.attempt.exit_code or 0
+    others = {task.detail["exit_code"], *_SENT, *(vocabulary.BY_SIGNAL + s for s in _SENT)}
+    return bool(code and task.detail.get("behind")) and not view.signal and code not in others
 
 
 def _called_abort(view: evidence_view.EvidenceView) -> str:
