@@ -68,7 +68,6 @@ OF_ALL = {
     "recorded_until": "likewise",
     "forget_dependencies": "by age alone",
     "forget_exclusions": "by age alone",
-    "recorded_until": "what was imported is of all clusters of a file",
     "reopen_for_arrivals": "one delivery after the other, each of its own cluster",
 }
 NO_ROWS_OF_CLUSTERS = {
