@@ -7,6 +7,7 @@ are merged as `upsert_attempts` does, events enter once each as through the deli
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,15 @@ from probing_cluster.db.store import attempt_merge
 from probing_cluster.db.store import base as store_base
 
 BATCH_ROWS = 50_000
+_ATTEMPT_KEY = ("cluster", "job_id", "submit_at")
 _MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="utf-8")
 
 
 def load_attempts(uri: str, attempts: Iterable[records.JobAttempt] | Iterable[Any]) -> int:
     """Merge attempts, given as records or as Arrow tables or batches of their schema; how many were new."""
     incoming = _incoming(records.JobAttempt)
-    key = [incoming.selected_columns[name] for name in ("cluster", "job_id", "submit_at")]
-    once = incoming.prefix_with("DISTINCT ON (cluster, job_id, submit_at)").order_by(*key)
+    key = [incoming.selected_columns[name] for name in _ATTEMPT_KEY]
+    once = incoming.prefix_with(f"DISTINCT ON ({', '.join(_ATTEMPT_KEY)})").order_by(*key)
     # Postgres stamps the row that an upsert found and changed with its transaction; one that it made has none.
     merge: sa.ClauseElement = attempt_merge.statement(once).returning(
         sa.literal_column("xmax = 0").label("is_new")
@@ -84,5 +86,20 @@ def _tables(cls: type[Any], source: Iterable[Any]) -> Iterator[Any]:
         if not is_record:
             yield from group
             continue
-        while batch := list(itertools.islice(group, BATCH_ROWS)):
+        for batch in _batches(cls, group):
             yield arrow.table(cls, batch)
+
+
+def _batches(cls: type[Any], group: Iterable[Any]) -> Iterator[list[Any]]:
+    """Records in batches; an attempt that is given twice is merged twice, in order: one of its rows would be lost in one batch."""
+    key_of = operator.attrgetter(*_ATTEMPT_KEY) if cls is records.JobAttempt else None
+    batch, keys = list[Any](), set[Any]()
+    for item in group:
+        key = key_of(item) if key_of is not None else len(batch)
+        if len(batch) >= BATCH_ROWS or key in keys:
+            yield batch
+            batch, keys = [], set()
+        batch.append(item)
+        keys.add(key)
+    if batch:
+        yield batch

@@ -58,8 +58,9 @@ def maintain(
     retention_days: int,
     now: dt.datetime | None = None,
     exported: Callable[[Sequence[str]], Iterable[str]] | None = None,
+    delete: bool = True,
 ) -> MaintenanceResult:
-    """Make the months ahead, drop those whose every row is older than the retention, delete what else has aged.
+    """Make the months ahead and, with `delete`, drop those whose every row is older than the retention, and what else has aged.
 
     `exported` gives those of some months (2026-01) whose every event is elsewhere: given, no other is dropped.
     """
@@ -69,17 +70,17 @@ def maintain(
     try:
         with engines.translated():
             wanted = _wanted(engine, today, keep_from)
-            old = _past(engine, keep_from)
+            old = _past(engine, keep_from) if delete else []
             if exported is not None:
                 safe = set(exported([f"{m:%Y-%m}" for m in old])) if old else set()
                 old = [m for m in old if f"{m:%Y-%m}" in safe]
             made, late = _change(engine, "SELECT probing.make_month(:month)", wanted)
             dropped, kept = _change(engine, "SELECT probing.drop_month(:month)", old)
             # A key outlives its event, so that nothing kept can come in a second time.
-            for statement in _AGED:
+            for statement in _AGED if delete else ():
                 _delete(engine, statement, keep_from)
             key_age = min([keep_from, today - dt.timedelta(days=KEY_RETENTION_DAYS), *months(engine)])
-            keys = _delete(engine, _AGED_KEYS, key_age)
+            keys = _delete(engine, _AGED_KEYS, key_age) if delete else 0
             return MaintenanceResult(made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys)
     finally:
         engine.dispose()

@@ -40,7 +40,7 @@ _ERROR = re.compile(
     rf"(?P<before>(?:[:：] ?|\] ?|\())(?P<foreign>{_either([w for ws in catalogues.ERRORS.values() for w in ws])})"
 )
 _CHILD = re.compile(
-    rf"^(?P<shell>\S{{1,200}}?)\s?[:：] .{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] {{0,4}}(?P<pid>\d{{1,10}}) {{1,4}}(?P<foreign>{_either([w for ws in catalogues.SIGNALS.values() for w in ws])})(?!\w)"
+    rf"^(?P<shell>\S{{1,200}}?)\s?[:：] .{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] {{0,6}}(?P<pid>\d{{1,10}}) {{1,4}}(?P<foreign>{_either([w for ws in catalogues.SIGNALS.values() for w in ws])})(?!\w)"
 )
 _COMMAND = re.compile(
     rf"^(?P<shell>\S{{1,200}}?)\s?[:：] ?.{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(catalogues.NOT_FOUND)})\.?$"
@@ -53,11 +53,13 @@ _ALONE = [
     for english in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception")
     for w in catalogues.SIGNALS[english]
 ]
+_ALONE += [w for w in catalogues.SIGNALS["Killed"] if "(" in w or w > "\u3040"]
 _CORE = rf"\s{{0,2}}[(（](?:core dumped|{_either(catalogues.DUMPED)})[)）] ?"
 _BARE = re.compile(
     rf"^\s{{0,8}}(?:(?P<foreign>{_either(_ALONE)})(?:{_CORE})?|(?P<dumped>{_either(catalogues.SIGNALS['Aborted'])}){_CORE})$"
 )
-"""The same alone on its line. `Killed`, `Terminated` and `Aborted` are everyday words of programs, `Aborted` not before a core."""
+"""The same alone on its line. `Terminated` and `Aborted` are everyday words of programs, `Aborted` not before a core; so is `Killed`, but for
+words that name the signal and for Chinese, Japanese and Korean."""
 _LOADER = re.compile(
     r"^(?P<program>\S{1,300}?)\s?: [^:\n]{5,120}: (?P<library>[^\s:]{1,200}\.so(?:\.[\w.]{1,40})?): [^:\n]{5,160}: No such file or directory$"
 )

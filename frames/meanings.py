@@ -49,6 +49,7 @@ COLUMNS: Mapping[str, str] = {
     "measured_n_incidents": "incidents that ended these attempts; null for sizes nobody ran",
     "measured_runtime_h": "runtime of jobs of this size, hours; null for sizes nobody ran",
     "above_gpus": "only attempts with more GPUs than this",
+    "gpus_per_node": "GPUs that a node has, by what attempts held at once",
     "mttf_h": "mean time to failure at the assumed rate, hours",
     "n": "failures that show both",
     "n_at_once": "most of these GPUs that were in the node at the same time",

@@ -34,8 +34,8 @@ with frames.connect(
 A database may hold several clusters: `connect(…, cluster="a")` gives one's. Without it a URL gives the rows of all, each with its
 `cluster`, and a probing.toml those of its own cluster.
 
-Spans are [since, until), in times with a zone; without `until` it is now. A login role sees what its scope allows
-([roles](database.md#roles)); `probing_reader` is enough, and nothing here writes. Columns have Arrow's types in pandas too, so that
+Spans are [since, until), in times with a zone; without `until` it is now, and the figures of `fleet` reach no further than that, or than
+imported accounting. A login role sees what its scope allows ([roles](database.md#roles)); `probing_reader` is enough, and nothing here writes. Columns have Arrow's types in pandas too, so that
 whole numbers with gaps stay whole. Ids are text. `json` columns are dictionaries in pandas and text in Arrow. Each column of
 a table carries its meaning (`table.schema.field("cause").metadata[b"doc"]`). Rows come from Postgres; the fleet figures also
 read the months that were exported as Parquet. A table is held in memory: about 1 kB an event.

@@ -94,6 +94,7 @@ class Frames:
         """
         compute = _figure(figure, options)
         since, until = _span(since, until)
+        until = min(until, self._store.recorded_until(clock.SYSTEM.now()))
         # Accounts of runs are stored; the other figures read attempts, exported months among them.
         stored = "Given" not in str(inspect.signature(compute).parameters["source"].annotation)
         found = compute(self._store if stored else history.of(self._store), since, until, **options)

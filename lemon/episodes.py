@@ -8,7 +8,9 @@ rollout makes no lemon).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -103,6 +105,15 @@ def merged(failures: Failures) -> Failures:
         cause=cause[at],
         lasted_days=lasted[at],
     )
+
+
+def number(failed_at: Iterable[datetime]) -> int:
+    """How many episodes the failures of one node are, as `merged` has them."""
+    count, first = 0, None
+    for at in sorted(failed_at):
+        if first is None or at - first > timedelta(days=EPISODE_DAYS):
+            count, first = count + 1, at
+    return count
 
 
 def level(weight: Floats) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
-from probing_cluster.lemon import calibration, gather, model, proof, reasons, signals, trends
+from probing_cluster.lemon import calibration, episodes, gather, model, proof, reasons, signals, trends
 
 DAY = timedelta(days=1)
 STAYS_FROM = 0.5
@@ -174,7 +174,8 @@ def _rows(
             "usual": round(float(scored.usual_failures[i]), 4),
             "expected": round(float(scored.expected_failures[i]), 4),
             "shared": round(float(scored.shared[i]), 4),
-            "episodes": int(scored.episodes[i]),
+            # Of the signals' window, as the failures beside which it is shown: the model looks back further.
+            "episodes": episodes.number([f.at for f in node.failures if f.counts and f.at >= found.since]),
             "exposure_days": round(node.exposure_days, 4),
             "fail_days": len({f.at.date() for f in node.failures if f.counts}),
             "unusual": [sign for sign, shown in unusual.items() if shown[i]],

@@ -12,6 +12,7 @@ Constants are JSON's; instants are integers, nanoseconds since 1970. The logic i
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -106,7 +107,13 @@ def _decider(condition: Condition, depth: int) -> Decide:
 def _compare(column: str, compare: Callable[[Any, Any], bool], value: Any) -> Decide:
     def decide(row: Mapping[str, Any]) -> bool | None:
         found = row.get(column)
-        return None if found is None or value is None else compare(found, value)
+        if found is None or value is None:
+            return None
+        if isinstance(found, float) and math.isnan(
+            found
+        ):  # NaN is greater than every number, as the asker has it
+            return compare(1, 0)
+        return compare(found, value)
 
     return decide
 

@@ -15,6 +15,8 @@ from probing_cluster.core import errors, processes, sanitize, settings
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF", "KRB5CCNAME")
 """What a command may see of our environment; SACCT_FORMAT, SQUEUE_* and the like would change its output."""
 
+_LOCAL = dict.fromkeys(("SACCT_LOCAL", "SCONTROL_LOCAL", "SINFO_LOCAL", "SQUEUE_LOCAL"), "1")
+"""In a federation with fed_display Slurm's commands show the jobs and nodes of all its clusters; ours are of this one."""
 
 Keep = Callable[[bytes], bytes]
 """Given a program's output piece by piece as it comes; what of each is kept."""
@@ -133,7 +135,7 @@ def of_one(run: Runner, program: str, *arguments: str, environment: Mapping[str,
 def plain_environment() -> dict[str, str]:
     """What a program that we start may see of our environment."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, "LC_ALL": "C", "TZ": "UTC"}
+    return {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **kept, **_LOCAL, "LC_ALL": "C", "TZ": "UTC"}
 
 
 @dataclass(frozen=True, kw_only=True)

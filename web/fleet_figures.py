@@ -177,6 +177,8 @@ def _figures(
     partition: str | None,
 ) -> dict[str, Figure]:
     """Several figures of one span, for which attempts and events are read once."""
+    last = store.recorded_until(until)
+    since, until = last - (until - since), last
     about = {"since": since, "until": until, "partition": partition, "users": None}
     source, begin = fleet_commands.read_once(store), store.first_start()
     figures = (fleet_commands.compute(name, store, config, about, {}, source, begin=begin) for name in names)

@@ -23,7 +23,7 @@ short_description: Our settings in a site's slurm.conf, removable to the byte
 options:
   path: {description: The site's slurm.conf., type: path, required: true}
   state: {description: query reads only., choices: [present, absent, query], default: present, type: str}
-  set: {description: Key to value; the site's own line stays as a comment., type: dict, default: {}}
+  set: {description: Key to value; the site's own line, a full path, stays as a comment., type: dict, default: {}}
   default: {description: Key to value, only where the site says nothing., type: dict, default: {}}
   words: {description: Key to a word of its comma-separated list, added unless it or one of its alternatives is there., type: dict, default: {}}
   lines: {description: Whole lines for the end of the file (plugstack.conf)., type: list, elements: str, default: []}
@@ -46,6 +46,7 @@ OURS = " #probing-cluster"
 NEXT = "#probing-cluster: the next line"
 MADE = "#probing-cluster: this file"
 _KEY = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)", re.DOTALL)
+_ANOTHER = re.compile(r"\s([A-Za-z_]+)\s*=")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)", re.IGNORECASE)
 
 
@@ -79,10 +80,13 @@ def statements(text: str) -> list[tuple[int, int, str, str]]:
 
 
 def values(text: str, key: str) -> list[str]:
-    """What the file says of `key`, in order; raises Unclear where it stands behind another on one line."""
+    """What the file says of `key`, in order; raises Unclear where it shares a line with another."""
     own = []
     for start, _, name, value in statements(text):
         if name == key.lower():
+            if another := _ANOTHER.search(value):
+                msg = f"line {start + 1}: {another[1]} stands behind {key}; give each a line of its own"
+                raise Unclear(msg)
             own.append(value.strip('"'))
         elif name not in ("nodename", "partitionname") and re.search(rf"\s{key}\s*=", value, re.IGNORECASE):
             raise Unclear(f"line {start + 1}: {key} stands behind another setting; give it a line of its own")
@@ -133,6 +137,8 @@ def edit(files: dict[str, str], main: str, wanted: dict) -> tuple[dict[str, str]
     new = {path: site_text(text) for path, text in files.items()}
     named = [key for part in ("set", "default", "words") for key in wanted[part]]
     site = {key: [v for text in new.values() for v in values(text, key)] for key in named}
+    for key in wanted["set"]:
+        _require_full_paths(key, site[key])
     changes = dict(wanted["set"])
     changes.update({key: value for key, value in wanted["default"].items() if not site[key]})
     for key, word in wanted["words"].items():
@@ -147,6 +153,14 @@ def edit(files: dict[str, str], main: str, wanted: dict) -> tuple[dict[str, str]
     if files[main].startswith(MADE):
         new[main] = MADE + "\n" + new[main]
     return new, site
+
+
+def _require_full_paths(key: str, programs: list[str]) -> None:
+    """Slurm itself brings a program without a full path to configless nodes, and only while slurm.conf names it."""
+    for program in programs:
+        if program and not program.startswith("/"):
+            msg = f"{key}={program} is no full path, so ours could not run it first; put it on every node and give its full path"
+            raise Unclear(msg)
 
 
 def included(path: Path) -> list[Path]:

@@ -246,7 +246,7 @@ class HistoryAndPostgres:
 
     def __init__(self, given: store.Store, directory: Path) -> None:
         self._uri, self._directory, self.cluster = given.connection_uri(), directory, given.cluster
-        self._manifest = read_manifest(directory)
+        self._manifest = _as_read(directory, read_manifest(directory))
 
     def attempts(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
         """See source.HistorySource."""
@@ -293,6 +293,16 @@ class HistoryAndPostgres:
         number = older.append_column("n", pa.array(range(older.num_rows), pa.int64())).select([*key, "n"])
         fresh = number.join(known, key, join_type="left anti")
         return pa.concat_tables([older.take(fresh["n"]), newer])
+
+
+def _as_read(directory: Path, manifest: Manifest) -> Manifest:
+    """What readers rely on: of a month whose files are not all in place, after a crash until the next export, all comes from Postgres."""
+    month = manifest.placing
+    if not month:
+        return manifest
+    if manifest.months == (month,) and any(_n_rows(_part(directory, kind, month)) is None for kind in _KINDS):
+        return Manifest()
+    return replace(manifest, exported_at={**manifest.exported_at, month: _first(month)})
 
 
 class ReadOnce:

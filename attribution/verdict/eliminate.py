@@ -207,6 +207,28 @@ def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) ->
     yield from dict.fromkeys(outside(phrases.what(e), e.node, s) for e, s in zip(old, ago_s, strict=True))
 
 
+_NEAR = timedelta(minutes=2)
+"""A fault of a part that the job held, from so shortly before its failure, is named beside an end that nothing explains."""
+
+
+def unexplained(view: evidence_view.EvidenceView, watched: str) -> str:
+    """Clause of an end that nothing seen on these nodes explains. A fault of that time is named: it did not suffice for a verdict."""
+    near = [
+        s
+        for s in view.disturbances
+        if s.signature.role is signatures.Role.ROOT
+        and s.hold is not gpus.PartCertainty.MAYBE
+        and claims.weigh(s) > 0
+        and s.at >= view.onset_at - _NEAR
+    ]
+    if not near:
+        return f"nothing seen on {watched} explains the end"
+    s = max(near, key=lambda s: (claims.weigh(s), s.at, s.event.event_id))
+    where = phrases.device_of_node(s.device, s.event.node)
+    before_s = max((view.end_at - s.at).total_seconds(), 1.0)
+    return f"what was seen on {watched} does not suffice to explain the end; the likeliest is {phrases.what(s.event)} ({where}) {phrases.duration(before_s)} before it"
+
+
 def _was_cured_before(view: evidence_view.EvidenceView, fault: records.HealthEvent) -> bool:
     """True if a fault from before the attempt's start was over by then: its part recovered, or its node booted."""
     begun = view.start_at + evidence_view.SLACK

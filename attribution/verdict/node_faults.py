@@ -39,8 +39,6 @@ NODE_DOWN = "node_down"
 SILENCES = frozenset({AGENT_SILENT, NODE_DOWN})
 """Kinds of events that carry the time of a node's last sign."""
 
-READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
-"""The agent reports a mount as missing after two readings without it (`agent.poll_s`, 10 s by default)."""
 _HELD = frozenset({"cpu_mce", "main_memory", "nvswitch", "pcie"})
 """Causes, beside those of GPUs, that the kernel may report only when the processes are killed."""
 
@@ -113,7 +111,7 @@ def noticed_at_the_end(view: evidence_view.EvidenceView, cause: str, at: datetim
 
 def began_after_the_end(view: evidence_view.EvidenceView, cause: str, at: datetime) -> bool:
     """True for a fault of another part that no two readings begun before the end may have found, if ranks were reported as stalled."""
-    return view.ranks_stalled and not _is_held(cause) and at > view.end_at + READ_TWICE
+    return view.ranks_stalled and not _is_held(cause) and at > view.end_at + recovery.READ_TWICE
 
 
 def is_unexplained(view: evidence_view.EvidenceView) -> bool:

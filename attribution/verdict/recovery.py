@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.gang import finding
 from probing_cluster.attribution.verdict import evidence_view, findings, onset, signatures, taxonomy
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 LETHAL = 0.96
 """From this lethality on, no program on the part survives."""
@@ -19,6 +19,10 @@ _ONE_MOMENT = timedelta(minutes=2)
 """As for incidents: what follows within it is of the same fault."""
 _A_RATE = 3
 """Least moments that show how often a fault comes."""
+READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
+"""The agent reports a part as gone or down after two readings without it at most (`agent.poll_s`, 10 s by default)."""
+_WENT_ON = timedelta(seconds=5)
+"""A job that is alive for so long after a part came back went on with it; a program takes seconds to end after its error."""
 OUTLIVED = 0.5
 """Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran, before the onset."""
 
@@ -121,6 +125,64 @@ def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSight
         return True
     names = part_names(later), part_names(earlier)
     return later.event.kind == earlier.event.kind and (not all(names) or not names[0].isdisjoint(names[1]))
+
+
+def was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """True for a fault from before the end, or found by a reading so soon after it that the part was mostly gone before.
+
+    Within Slurm's second of the end nobody knows which came first, unless the job's output names such a fault. No reading
+    dates a fault that a line of the node's log dates to after the end.
+    """
+    end = view.end_at + evidence_view.SLACK
+    if sighting.at <= view.end_at - evidence_view.SLACK:
+        return True
+    if sighting.at <= end and _is_named(view, sighting.cause):
+        return True
+    polled = sighting.event.source in vocabulary.POLLED_SOURCES
+    if not polled or sighting.at > view.end_at + READ_TWICE:
+        return False
+    mine = part_names(sighting)
+    return not any(
+        s.cause == sighting.cause
+        and s.event.node == sighting.event.node
+        and s.event.source not in vocabulary.POLLED_SOURCES
+        and not s.signature.recovery
+        and not mine.isdisjoint(part_names(s))
+        and end < s.at <= sighting.at
+        for s in view.sightings
+    )
+
+
+def _is_named(view: evidence_view.EvidenceView, cause: str) -> bool:
+    """True if an error in the job's output is one that this cause raises in its user: the job felt it."""
+    felt = (findings.FindingRole.HINT, findings.FindingRole.PROXIMAL)
+    return any(f.signature.role in felt and f.signature.supports(cause) for f in view.findings)
+
+
+def saved_at(
+    view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting, backs: Iterable[datetime]
+) -> datetime | None:
+    """The first of these recoveries of the part by which the attempt may have outlived the fault; None if it had none.
+
+    A job that is dead is saved by none, however soon it comes, and one that ends as the part comes back was dying: it must have gone
+    on for as long as the part was away, or for `_WENT_ON`. Of a fault that was not there at the end, every recovery counts.
+    """
+    later = [t for t in backs if t >= sighting.last_at]
+    if was_there_at_the_end(view, sighting):
+        died_at = _died_at(view)
+        later = [t for t in later if t + min(_WENT_ON, t - sighting.last_at) <= died_at]
+    return min(later, default=None)
+
+
+def _died_at(view: evidence_view.EvidenceView) -> datetime:
+    """The time of the error that began the end, where the log dates it; else the end. Launchers take half a minute to end the other ranks."""
+    began = (
+        findings.error_at(f.event)
+        for f in view.findings
+        if f.event.detail.get("first_cause") is True
+        and not (f.event.detail.get("goes_on") or f.event.detail.get("went_on"))
+    )
+    return min([view.end_at, *(at for at in began if at is not None)])
 
 
 def part_names(sighting: evidence_view.CaseSighting) -> set[str]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
     claims,
+    eliminate,
     evidence_view,
     findings,
     node_faults,
@@ -205,7 +206,7 @@ def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     if not view.attempt.nodes:
         return phrases.sentence(f"{felt}its nodes are not in the accounting")
     watched = hostlist.compress(view.watched_nodes)
-    parts = [f"nothing seen on {watched} explains the end"] if watched else []
+    parts = [eliminate.unexplained(view, watched)] if watched else []
     were = "was" if len(view.unwatched_nodes) == 1 else "were"
     parts += [f"{unwatched} {were} not watched"] if unwatched else []
     return phrases.sentence(felt + " and ".join(parts))

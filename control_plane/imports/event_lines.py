@@ -73,6 +73,7 @@ def event_of(
     node = _text(given, "node")
     if not node:
         raise errors.MalformedInput("node is missing")
+    place = place.of(node)
     severity, meaning = _catalogued(kind, code, same)
     return records.HealthEvent(
         event_id=records.make_event_id(place.cluster, node, "import", position),

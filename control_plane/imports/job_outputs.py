@@ -66,8 +66,15 @@ def _elsewhere(store: db_store.Store, job: str) -> str:
 def attempts_of(
     given: Sequence[tuple[str, Path]], attempts: Iterable[records.JobAttempt]
 ) -> list[records.JobAttempt]:
-    """The last attempt of each job that output was given of; raises NotFound naming every file whose job has none."""
+    """The last attempt of each job that output was given of; raises NotFound naming every file whose job has none, or several clusters have."""
     known = list(attempts)
+    for job, path in given:
+        clusters = sorted({a.cluster for a in known if _is(a, job_ref.parse(job))})
+        if len(clusters) > 1:
+            raise errors.NotFound(
+                f"{path} is given as output of job {job}, which the clusters {' and '.join(clusters)} have; once their accounting"
+                " is stored, import the output by itself and name the cluster with --cluster"
+            )
     found = [_last(known, job) for job, _ in given]
     missing = [
         f"{path} is given as output of job {job}, of which no attempt is known"

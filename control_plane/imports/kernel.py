@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 
 from probing_cluster.control_plane.imports import coverage, line_hosts, named_zones, rejected_input, when
-from probing_cluster.core import records, sanitize, storable
+from probing_cluster.core import errors, records, sanitize, storable
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import boot, grammar, reader
 
@@ -28,6 +28,7 @@ class FilePlace:
     node: str
     """Empty: each line is of the node its host names."""
     cluster: str
+    """Of the place's node."""
     read_at: datetime
     reference: datetime
     """Year-less dates lie before this."""
@@ -37,6 +38,12 @@ class FilePlace:
     """When nodes booted, for lines that only say the seconds since then."""
     nodes: frozenset[str] | None = None
     """Every node the import knows; None: of a file of many hosts, each is a node."""
+    cluster_of: Callable[[str], str] | None = None
+    """The cluster of a node that a line names; None: all are of `cluster`."""
+
+    def of(self, node: str) -> FilePlace:
+        """The place of a node's lines; raises MalformedInput where several clusters have such a node."""
+        return replace(self, node=node, cluster=self.cluster_of(node) if self.cluster_of else self.cluster)
 
 
 @dataclass(kw_only=True)
@@ -80,12 +87,14 @@ class _NodeLines:
         boot_at = place.boots.get(place.node)
         self._clock = when.LogClock(place.zone, boot_at, place.reference)
         self._span = coverage.LogSpan(place.zone, boot_at, place.reference)
+        self._turns = when.YearTurns()
         self.found = Read()
 
     def feed(self, number: int, text: str) -> None:
         """The node's next line; a finding without an instant is kept aside."""
         place, found = self._place, self.found
         self._span.note(text)
+        self._turns.note(text)
         parsed = self._engine.read_line(text, place.reference) or self._boots.read_line(text, place.reference)
         foreign = _foreign_date(text, place.reference)
         found.foreign_dates = found.foreign_dates or foreign
@@ -108,7 +117,17 @@ class _NodeLines:
         found.events.append(event)
 
     def close(self) -> Read:
-        """All that was found, once the last line was fed."""
+        """All that was found, once the last line was fed; raises MalformedInput where a boot instant or a year is to date lines of several."""
+        if self._clock.restarted and self._clock.n_since_boot:
+            raise errors.MalformedInput(
+                f"{self._place.file}: {self._place.node} started again within it, and its lines only say the seconds since boot;"
+                " split it, and import the part of each boot by itself with its own --boot"
+            )
+        if self._turns.is_longer_than_a_year and self.found.events:
+            raise errors.MalformedInput(
+                f"{self._place.file}: its dates of {self._place.node} name no year, and it is longer than one: which year a line is of is not known;"
+                " give it with years (`journalctl -k -o short-iso`), or cut it at the turns of the year and import each part with its time's accounting"
+            )
         covered = self._span.span()
         self.found.n_unsure = self._clock.n_unsure
         self.found.is_naive = self._span.is_naive or self._clock.n_naive > 0
@@ -139,7 +158,7 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
         if key is None:
             continue
         if key not in parts:
-            parts[key] = _NodeLines(replace(place, node=hosts.node(key)))
+            parts[key] = _NodeLines(place.of(hosts.node(key)))
         parts[key].feed(number, text)
     used = hosts.parts()
     whole.nodes = sorted(set(used.values()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import zoneinfo
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,9 @@ from probing_cluster.control_plane.imports import (
     event_lines,
     job_outputs,
     kernel,
+    known_starts,
     line_hosts,
+    node_clusters,
     packed,
     rejected_input,
     zone_hint,
@@ -88,6 +89,8 @@ class ImportFiles:
     exported_until: datetime | None = None
     """The last instant that any row of accounting shows; None without one."""
     done: Loaded
+    clusters: node_clusters.NodeClusters | None = None
+    """Of the accounting's nodes; None without accounting."""
 
     def nodes(self, order: LoadOrder) -> frozenset[str] | None:
         """Every node these files name; None without accounting, where any host may be one."""
@@ -119,8 +122,8 @@ def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
     done = files.done
     files.attempts = list(_accounting(order, files, announce))
     if files.attempts:
-        clusters = Counter(a.cluster for a in files.attempts)
-        done.cluster = max(clusters, key=lambda name: clusters[name])
+        files.clusters = node_clusters.NodeClusters(files.attempts, done.cluster)
+        done.cluster = files.clusters.most
         nodes = {n for a in files.attempts for n in a.nodes}
         known = line_hosts.as_known((*order.boots, *(node for node, _ in order.kernel)), nodes)
         boots = {known[node]: at for node, at in order.boots.items()}
@@ -158,16 +161,24 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: 
     """
     done = files.done
     if files.attempts:
-        files.attempts = _under_known_submits(store, files.attempts, order, done)
+        known_starts.require_same_zone(store, files.attempts)
+        files.attempts, n_known = known_starts.under_known_submits(
+            store, files.attempts, n_exports=len(order.sacct)
+        )
+        if n_known:
+            done.lines.append(
+                f"  note: starts that another export gives with another submit time, or without: {n_known}; each is kept once"
+            )
     outputs = _outputs(store, order, files, announce)
     if files.attempts:
         announce(f"storing {vocabulary.plural(len(files.attempts), 'attempt')}")
         done.n_attempts = bulk.load_attempts(store.connection_uri(), files.attempts)
         done.n_known_attempts = len(files.attempts) - done.n_attempts
+        known_starts.count(store, files.attempts)
     if files.exported_until is not None:
         known = [at for at in (files.exported_until, store.exported_until()) if at]
         store.remember(vocabulary.ACCOUNTING_EXPORTED, clock.iso_z(max(known)))
-    bulk.load_events(store.connection_uri(), never_started.events(files.not_started, done.cluster, order.now))
+    bulk.load_events(store.connection_uri(), never_started.events(files.not_started, order.now))
     for one in files.events:
         announce(f"storing the events of {one.path.name}")
         _store_events(store, done, one.path, one.found, one.what)
@@ -190,29 +201,6 @@ def _outputs(
         except OSError as exc:
             raise errors.MalformedInput(f"{path} cannot be read: {exc.strerror}") from exc
     return outputs
-
-
-def _under_known_submits(
-    store: db_store.Store, attempts: Sequence[records.JobAttempt], order: LoadOrder, done: Loaded
-) -> list[records.JobAttempt]:
-    """The attempts; a start that one export gives with Submit and another without has the submit time that came first."""
-    made = list(attempts)
-    known: dict[int, datetime] = {}
-    for first in range(0, len(made), bulk.BATCH_ROWS):
-        part = store.known_submits(made[first : first + bulk.BATCH_ROWS])
-        known |= {first + n: submit_at for n, submit_at in part.items()}
-    if len(order.sacct) > 1:
-        first_of = {(a.cluster, a.job_id, a.start_at): a.submit_at for a in reversed(made)}
-        for n, (one, submit_at) in enumerate((a, first_of[a.cluster, a.job_id, a.start_at]) for a in made):
-            if submit_at != one.submit_at and one.start_at in (submit_at, one.submit_at):
-                known.setdefault(n, submit_at)
-    for n, submit_at in known.items():
-        made[n] = dataclasses.replace(made[n], submit_at=submit_at)
-    if known:
-        done.lines.append(
-            f"  note: starts that another export gives with another submit time, or without: {len(known)}; each is kept once"
-        )
-    return made
 
 
 def _require_some(order: LoadOrder, files: ImportFiles) -> None:
@@ -358,6 +346,7 @@ def _place(
         file=str(path),
         node=node,
         cluster=files.done.cluster,
+        cluster_of=files.clusters.of if files.clusters else None,
         read_at=order.now,
         reference=year_less_before(about, written),
         zone=zone_of(order.timezone),

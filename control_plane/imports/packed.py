@@ -82,12 +82,16 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             raise errors.MalformedInput(f"{path} is packed, and broken: {exc}") from exc
 
 
+_MEMORY_PER_BYTE = 64
+"""Of the machine, for each byte of accounting: what a narrow row of `sacct -P` becomes takes up to thirty times its own bytes, and those with GPUs are made twice."""
+
+
 def whole(stream: IO[bytes], path: Path, most: int | None = None) -> bytes:
-    """All bytes of a stream of `opened`; raises MalformedInput where they are more than `most` (an eighth of the memory)."""
-    limit = most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+    """All bytes of a stream of `opened`; raises MalformedInput where they are more than `most` (what the memory holds as attempts)."""
+    limit = most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEMORY_PER_BYTE
     data = stream.read(limit + 1)
     if len(data) > limit:
-        msg = f"{path} holds more than {limit >> 20} MiB, an eighth of this machine's memory; split it and import the parts"
+        msg = f"{path} holds more than {limit >> 20} MiB, 1/{_MEMORY_PER_BYTE} of this machine's memory; split it and import the parts"
         raise errors.MalformedInput(msg)
     return data
 

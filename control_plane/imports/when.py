@@ -14,6 +14,12 @@ _ABSOLUTE = re.compile(
     re.ASCII,
 )
 _ABBREVIATION = re.compile(r".{0,160}?\d\d:\d\d:\d\d(?:[.,]\d+)?\s([A-Z]{3,5})\s", re.ASCII)
+_UPTIME = re.compile(r"\s*(?:<\d{1,3}>)?\s*\[\s{0,7}(\d{1,9})\.\d", re.ASCII)
+_YEAR_LESS = re.compile(r"(?:<\d{1,3}>)?([A-Z][a-z]{2}) ([ \d]\d) \d\d:\d\d:\d\d", re.ASCII)
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_HALF_YEAR = 6 * 31
+_RESTART_S = 10
+"""The seconds since boot that a line is behind the one above only where the machine started again."""
 _LINES_BACK = 4096
 """How many lines before a finding are asked whether the clocks went back; on a busy node some minutes."""
 _DISORDER = timedelta(minutes=2)
@@ -37,11 +43,17 @@ class LogClock:
         """First passes that nothing has proved yet: a step back, or a zone's name, may still come below them."""
         self.n_naive = 0
         """Times given so far that name no zone, and for which the person named none."""
+        self.n_since_boot = 0
+        """Times given so far that only the seconds since boot tell."""
+        self.restarted = False
+        """Whether these seconds have begun anew: no boot instant tells then which lines are of it."""
+        self._uptime_s = 0
         self._n_unproved = 0
         """Times that no later line can prove any more: the log has left their hour."""
 
     def skip(self, raw: str) -> None:
-        """Takes a line that nobody asks the instant of; it may yet tell when the clocks went back."""
+        """Takes a line that nobody asks the instant of; it may yet tell when the clocks went back, or the machine started again."""
+        self._note_uptime(raw)
         if self.zone is not None:
             self._skipped.append(raw)
             if self._unsure:
@@ -54,6 +66,7 @@ class LogClock:
 
     def instant(self, line: prefixes.PrefixedLine, raw: str) -> datetime | None:
         """UTC; None when the prefix gives no date that can be, and no boot instant is known."""
+        self._note_uptime(raw)
         try:
             return self._instant(line, raw)
         except OverflowError:  # a date of the year 1, or an uptime of ages
@@ -61,7 +74,9 @@ class LogClock:
 
     def _instant(self, line: prefixes.PrefixedLine, raw: str) -> datetime | None:
         if line.at is None:
-            return prefixes.boot_time(line, self.boot_at) if self.boot_at else None
+            at = prefixes.boot_time(line, self.boot_at) if self.boot_at else None
+            self.n_since_boot += at is not None
+            return at
         if _ABSOLUTE.match(raw):
             return line.at
         if self.zone is None:
@@ -77,6 +92,12 @@ class LogClock:
         if not sure:
             self._unsure.append(at)
         return at
+
+    def _note_uptime(self, raw: str) -> None:
+        if self.boot_at is not None and (found := _UPTIME.match(raw)):
+            uptime_s = int(found[1])
+            self.restarted = self.restarted or uptime_s < self._uptime_s - _RESTART_S
+            self._uptime_s = uptime_s
 
     def _choose(self, raw: str, first: datetime, second: datetime) -> tuple[datetime, bool]:
         """The pass that the line names itself, else the earliest that is not before what stands above it; and whether that is certain."""
@@ -118,6 +139,39 @@ class LogClock:
                     self._pass_by(first)
                 else:
                     self._choose(raw, first, second)
+
+
+class YearTurns:
+    """Whether a log whose dates name no year is of more than one: each date is read as of the latest year that it can be of."""
+
+    def __init__(self) -> None:
+        self._first = self._last = -1
+        """Days, of months of 31, since the year's beginning; -1 before the first."""
+        self._turns = 0
+        self._went_back = False
+        """The last step to another day was half a year back, or more."""
+
+    def note(self, text: str) -> None:
+        """The next line."""
+        if not (found := _YEAR_LESS.match(text)) or (month := _MONTHS.find(found[1])) < 0:
+            return
+        day = 31 * (month // 3) + int(found[2])
+        if self._first < 0:
+            self._first = day
+        elif day < self._last - _HALF_YEAR:
+            self._turns += 1
+            self._went_back = True
+        elif day > self._last + _HALF_YEAR:
+            # A clock that began at 1 January after a start and was set a little later: no year has passed.
+            self._turns -= self._went_back
+            self._went_back = False
+        elif day != self._last:
+            self._went_back = False
+        self._last = day
+
+    @property
+    def is_longer_than_a_year(self) -> bool:
+        return self._turns > 1 or (self._turns == 1 and self._last >= self._first)
 
 
 def _readings(written: datetime, zone: tzinfo) -> tuple[datetime, datetime]:

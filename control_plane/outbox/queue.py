@@ -27,7 +27,7 @@ from probing_cluster.reports.sending import smtp
 LOG = logging.getLogger("probing.outbox")
 MOST_WAIT = timedelta(hours=4)
 KEPT = timedelta(days=30)
-"""How long the name of a sent message is remembered."""
+"""How long the name of a sent message is remembered, and a message that could not be delivered is kept for a person."""
 _SUFFIX = ".letter"
 _LANES = 8
 """Lanes delivered at once, each by one round at a time: one slow server must not keep the others' messages, of this round or a later one."""
@@ -124,7 +124,14 @@ class Outbox:
         A lane that another round is delivering is waited for, or with `wait` False left to that round, which also
         takes what comes meanwhile.
         """
-        lanes = sorted({_lane(x) for x in self._read_all(self._directory)})
+        # Those that failed are nobody's work: a lane of nothing else is not read once more.
+        lanes = sorted(
+            {
+                _lane(x)
+                for x in self._read_all(self._directory)
+                if _due(x, now, all_now=all_now) or self._sent(x.key).exists()
+            }
+        )
 
         def one(lane: str) -> list[QueuedMessage]:
             with self._locked(lane, wait=wait) as mine:
@@ -138,10 +145,11 @@ class Outbox:
         return _sorted(tried)
 
     def forget(self, now: datetime) -> int:
-        """Remove the names of messages that were sent longer ago than KEPT; how many."""
-        old = [x for x in self._read_all(self._directory / "sent") if now - x.made_at > KEPT]
+        """Remove messages that failed, and the names of those that were sent, longer ago than KEPT; how many."""
+        old = [x for x in self.messages() if x.state in ("sent", "failed") and now - x.made_at > KEPT]
         for message in old:
-            self._sent(message.key).unlink(missing_ok=True)
+            at = self._sent if message.state == "sent" else self._path
+            at(message.key).unlink(missing_ok=True)
         for half in self._directory.glob("*.new"):  # of a process that was killed while it wrote
             with contextlib.suppress(FileNotFoundError):
                 if now.timestamp() - half.stat().st_mtime > _HALF_S:

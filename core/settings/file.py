@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from probing_cluster.core import database_url, secret_file
+from probing_cluster.core import database_url, secret_file, vocabulary
 from probing_cluster.core.errors import SettingsError
 from probing_cluster.core.settings import of_messages, of_policy, of_service, on_nodes
 
@@ -105,7 +105,17 @@ def _section(cls: type[_Section], table: Mapping[str, Any], where: str) -> _Sect
         if key not in hints:
             raise SettingsError(f"{where} unknown key {key!r}; valid: {', '.join(sorted(hints))}")
         values[key] = _convert(hints[key], value, f"{where} {key}")
+        _require_meant(key, values[key], f"{where} {key}")
     return cls(**values)
+
+
+def _require_meant(key: str, value: Any, where: str) -> None:
+    """Raise for a share written in percent, or a misspelt kind of event: a budget or a rule would be none."""
+    if key.endswith("_frac") and value > 1:
+        raise SettingsError(f"{where} is a share from 0 to 1, not {value:g}; 5 % is 0.05")
+    known = {kind.name for kind in vocabulary.EVENT_KINDS}
+    if key.endswith("_kinds") and (odd := [word for word in value if word not in known]):
+        raise SettingsError(f"{where}: no kind of event is {odd[0]!r}; valid: {', '.join(sorted(known))}")
 
 
 def _float(value: int, where: str) -> float:

@@ -359,6 +359,11 @@ class ActionRows(base.StoreBase):
         found: datetime | None = row["at"]
         return found
 
+    def recorded_until(self, now: datetime) -> datetime:
+        """Where a span of records ends at the latest: what runs at this instant is not known to run after it."""
+        exported_until = self.exported_until()
+        return now if exported_until is None else min(now, exported_until + timedelta(seconds=1))
+
     def recall(self, key: str, default: Any = None) -> Any:
         """What was kept under a name."""
         with engines.translated(), self.engine.connect() as connection:

@@ -29,7 +29,8 @@ FINGERPRINT = f"hash_record_extended(ROW({', '.join(f'a.{name}' for name in COMP
 """SQL: a number that changes with the columns `COMPARED` of the row `a` of probing.job_attempt."""
 
 _TRUE_END = ("state", "end_at", "exit_code", "exit_signal", "derived_exit_code", "reason", "suspended_s")
-"""Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue."""
+"""Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue, or an
+older export shows it while it ran."""
 
 
 def given() -> sa.Select[Any]:
@@ -62,8 +63,14 @@ def statement(source: sa.Select[Any]) -> pg.Insert:
         insert.excluded.state == "REQUEUED",
         insert.excluded.end_at > _A.end_at,
     )
+    # A start that has ended runs no more: a row without an end is of an export made before, or of a poll that was overtaken.
+    older = sa.and_(
+        _A.end_at.is_not(None),
+        insert.excluded.end_at.is_(None),
+        sa.func.coalesce(insert.excluded.start_at <= _A.start_at, sa.true()),
+    )
     for name in _TRUE_END:
-        new[name] = sa.case((rewritten, _A[name]), else_=new[name])
+        new[name] = sa.case((sa.or_(rewritten, older), _A[name]), else_=new[name])
     differs = {name: value.is_distinct_from(_A[name]) for name, value in new.items()}
     judged_again = sa.or_(*(differs[name] for name in COMPARED))
     new["judged_at"] = sa.case((judged_again, sa.null()), else_=_A.judged_at)

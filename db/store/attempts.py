@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS
 JOIN probing.job_attempt a ON (a.cluster, a.job_id, a.start_at) = (g.cluster, g.job_id, g.start_at)
 WHERE a.submit_at <> g.submit_at AND (a.submit_at = a.start_at OR g.submit_at = g.start_at)
 """)
+_SHIFTED = (Path(__file__).parent / "shifted_starts.sql").read_text(encoding="utf-8")
+_COUNT = sa.text((Path(__file__).parent / "count_starts.sql").read_text(encoding="utf-8"))
 LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
 _ARRIVAL = tables.arrival.c
 _WAITING = (
@@ -113,6 +115,20 @@ class AttemptRows(base.StoreBase):
         with engines.translated(), self.engine.connect() as connection:
             found = connection.execute(_SAME_START, _key_columns(attempts))
             return {n - 1: submit_at for n, submit_at in found}
+
+    def shifted_start(
+        self, attempts: Sequence[records.JobAttempt]
+    ) -> tuple[records.JobAttempt, timedelta] | None:
+        """One of the attempts, if most of known jobs are stored with all times moved by whole quarters of an hour, and by how much; else None."""
+        given = {**_key_columns(attempts), "ends": [a.end_at for a in attempts]}
+        found = self.rows(_SHIFTED, given)
+        return (attempts[found[0]["n"] - 1], timedelta(seconds=found[0]["ahead_s"])) if found else None
+
+    def count_starts(self, attempts: Sequence[records.JobAttempt]) -> None:
+        """Number the starts of these attempts' jobs in order of submission, those that were stored before among them."""
+        keys = {"clusters": [a.cluster for a in attempts], "jobs": [a.job_id for a in attempts]}
+        with engines.translated(), self.engine.begin() as connection:
+            connection.execute(_COUNT, keys)
 
     def attempts(
         self,

@@ -353,7 +353,7 @@ class ScriptLines:
 
 _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
 """Reports that come at the end of a job, as Slurm's do."""
-_SCRIPTS_COMMAND = re.compile(r"(?:^|\s)line \d{1,9}: {1,4}\d{1,10} [A-Z]")
+_SCRIPTS_COMMAND = re.compile(r"(?:^|\s)line \d{1,9}: {1,6}\d{1,10} [A-Z]")
 """A shell's report that a command of its script died of a signal."""
 _WORKERS_EXIT = re.compile(r"\bfailed \(exitcode: ")
 _RESTARTED = re.compile(r"\bwill restart worker group\b")

@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from datafusion.catalog import SchemaProvider
 from datafusion.catalog import Table as ProvidedTable
+
+_NUMBER = "\0number"
+"""No column of a table is called so."""
 
 
 class Fragment:
@@ -27,7 +31,19 @@ class Fragment:
     def scanner(self, schema: Any = None, columns: Any = None, filter: Any = None, **_: Any) -> Any:  # noqa: A002, ARG002
         """Called by DataFusion when it reads. What it handed over as a filter is its no longer: it is applied here."""
         assert self.data is not None
-        return ds.dataset(self.data).scanner(columns=columns, filter=self._condition)
+        if self._condition is None:
+            return ds.dataset(self.data).scanner(columns=columns)
+        return ds.dataset(self.data.take(_fulfilling(self.data, self._condition))).scanner(columns=columns)
+
+
+def _fulfilling(rows: pa.Table, condition: Any) -> pa.Array:
+    """The numbers of the rows that fulfil a condition of Arrow's as DataFusion would have it: NaN is greater than every number."""
+    for i, column in enumerate(rows.columns):
+        if pa.types.is_floating(column.type):
+            whole = pc.if_else(pc.is_nan(column), pa.scalar(float("inf"), column.type), column)
+            rows = rows.set_column(i, rows.schema.field(i), whole)
+    rows = rows.append_column(_NUMBER, pa.array(range(rows.num_rows), pa.int64()))
+    return ds.dataset(rows).to_table(columns=[_NUMBER], filter=condition)[_NUMBER]
 
 
 class LiveTable(ds.Dataset):  # type: ignore[misc]

@@ -5,11 +5,13 @@ A condition only spares the sending of rows: whatever stands here, the asker fil
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from probing_cluster.core import errors
 from probing_cluster.live import conditions
 from probing_cluster.live.conditions import Condition
 from probing_cluster.live.table import Scan
@@ -131,6 +133,8 @@ def _constant(expression: Any) -> Any:
             raise NotPushable(str(value.type))
         return value.value
     found = value.as_py() if hasattr(value, "as_py") else value
+    if isinstance(found, float) and math.isnan(found):
+        raise errors.UsageError("a column is not compared with NaN; write isnan(COLUMN)")
     if found is None or isinstance(found, bool | int | float | str):
         return found
     raise NotPushable(type(found).__name__)

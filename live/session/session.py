@@ -336,7 +336,7 @@ class Session:
         found = self._statement
         absent = sorted(set(range(min(found.world_size, MAX_RANKS))) - found.ranks)
         silent = any(m.rank is None and m.table is None for m in found.missing)
-        why = "on none of the nodes that answered" if silent else "no node of the job has a page of it"
+        why = "on none of the nodes that answered" if silent else "no node that was asked has a page of it"
         found.missing += [streams.Missing(node=None, rank=rank, reason=why) for rank in absent]
 
     def _explained(self, frame: Any) -> pa.Table:

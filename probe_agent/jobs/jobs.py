@@ -68,7 +68,6 @@ class NodeJob:
             "stderr": self.stderr,
             "work_dir": self.work_dir,
             "partition": self.partition,
-            "nodelist": self.nodelist,
             "job_name": self.job_name,
             "gid": self.gid,
             **self.extra,

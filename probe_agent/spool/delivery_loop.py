@@ -112,6 +112,8 @@ class DeliveryLoop:
         self._failures = 0
         self._sending, self._reduced_until_s = Sending.ALL, -math.inf
         """What is sent until then; after it, all."""
+        self._refused = False
+        """Whether the database has just refused what is sent least."""
         self._beaten_s = -math.inf
         self._request_ids: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
@@ -231,6 +233,7 @@ class DeliveryLoop:
                     **more,
                 )
         except errors.OverQuota as exc:
+            self._refused = self._sending is Sending.HEARTBEATS
             # A heartbeat by itself that came too soon says nothing about the reserve for faults.
             if load.items or self._sending is Sending.ALL:
                 self._send_less(str(exc))
@@ -295,6 +298,11 @@ class DeliveryLoop:
             most_s = min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 10))
             # Full jitter: after an outage two thousand agents must not return in the same second.
             await asyncio.sleep(random.uniform(0.25, 1.0) * most_s)
+            return
+        if self._refused:
+            # A fault that comes meanwhile calls for a heartbeat at once, and another, each of them too soon.
+            self._refused = False
+            await asyncio.sleep(_PROMPT_BEAT_S)
             return
         left_s = self._beat_left_s()
         waiting = [asyncio.create_task(e.wait()) for e in (self._intake.urgent, self._intake.arrived)]

@@ -1,9 +1,11 @@
-"""A little SVG: elements as text, every value escaped."""
+"""A little SVG: elements as text, every value escaped, and words of others without what turns or hides text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
+
+from probing_cluster.core import sanitize
 
 
 def element(tag: str, *children: str, text: object = None, **attributes: object) -> str:
@@ -13,7 +15,7 @@ def element(tag: str, *children: str, text: object = None, **attributes: object)
         for name, value in attributes.items()
         if value is not None
     ]
-    inner = "".join(children) if text is None else escape(str(text))
+    inner = "".join(children) if text is None else escape(sanitize.clean(str(text)))
     head = " ".join([tag, *words])
     return f"<{head}>{inner}</{tag}>" if inner else f"<{head}/>"
 

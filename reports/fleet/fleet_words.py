@@ -232,15 +232,23 @@ def _departures(figure: Figure) -> list[str]:
 
 
 def _swaps(figure: Figure) -> list[str]:
+    unclear = (
+        [
+            f"{_jobs(figure['n_unclear'], 'node')} had too few jobs to tell a swap from a card that nobody was given."
+        ]
+        if figure["n_unclear"]
+        else []
+    )
     if not figure["n_watched"]:
-        return ["Swaps cannot be counted: no node has a record of the GPUs that its jobs held."]
+        return unclear or ["Swaps cannot be counted: no node has a record of the GPUs that its jobs held."]
     some = f"of {_jobs(figure['n_watched'], 'node')} in {_node_days(figure['node_days'])}"
     if not figure["n_swaps"]:
-        return [f"No GPU {some} was swapped."]
+        return [f"No GPU {some} was swapped.", *unclear]
     often = f"one in {_node_days(1 / figure['per_node_day'])}" if figure["per_node_day"] else "in no time"
     worst = figure["nodes"][0]
     return [
-        f"{_jobs(figure['n_swaps'], 'GPU')} {some} replaced others ({often}), most on {worst['node']}: {worst['n_swaps']}."
+        f"{_jobs(figure['n_swaps'], 'GPU')} {some} replaced others ({often}), most on {worst['node']}: {worst['n_swaps']}.",
+        *unclear,
     ]
 
 

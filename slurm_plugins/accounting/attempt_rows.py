@@ -26,6 +26,7 @@ STATES = live_records.JOB_BASES | ACTIVE | WAITING | _FLAGS
 class NotStarted:
     """A row of a job that never ran: pending, or cancelled while pending."""
 
+    cluster: str
     job_id: str
     """As Slurm writes it: 123, 123_4, 123_[5-9]."""
     raw_id: int | None = None

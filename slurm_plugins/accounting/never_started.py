@@ -10,12 +10,10 @@ from probing_cluster.slurm_plugins import job_ids
 from probing_cluster.slurm_plugins.accounting import attempt_rows
 
 
-def events(
-    jobs: Iterable[attempt_rows.NotStarted], cluster: str, read_at: datetime
-) -> list[records.HealthEvent]:
+def events(jobs: Iterable[attempt_rows.NotStarted], read_at: datetime) -> list[records.HealthEvent]:
     """One event for each job that is over, of no node; a job that still waits has none."""
     made = [
-        _event(job, cluster, read_at, at)
+        _event(job, read_at, at)
         for job in jobs
         # Of the rest of an array that was cancelled, accounting may give no end.
         if job.state not in attempt_rows.WAITING and (at := job.end_at or job.submit_at)
@@ -23,16 +21,14 @@ def events(
     return [event for event in made if storable.why_not(event) is None]
 
 
-def _event(
-    job: attempt_rows.NotStarted, cluster: str, read_at: datetime, at: datetime
-) -> records.HealthEvent:
+def _event(job: attempt_rows.NotStarted, read_at: datetime, at: datetime) -> records.HealthEvent:
     submitted = clock.iso_z(job.submit_at) if job.submit_at else ""
     position = f"{vocabulary.NEVER_STARTED}:{job.job_id}:{submitted}:{clock.iso_z(at)}"
     by = f" by {job.cancelled_by}" if job.cancelled_by else ""
     return records.HealthEvent(
         # The poll of accounting sees a row many times, and an import may bring it once more.
-        event_id=records.make_event_id(cluster, "", vocabulary.ACCOUNTING, position),
-        cluster=cluster,
+        event_id=records.make_event_id(job.cluster, "", vocabulary.ACCOUNTING, position),
+        cluster=job.cluster,
         node="",
         at=at,
         observed_at=read_at,

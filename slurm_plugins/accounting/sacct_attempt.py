@@ -49,8 +49,10 @@ def attempt_of(
     state, cancelled_by = state_of(fields["state"])
     attempt_rows.require_state(state)
     times = _times(fields, reading)
+    cluster = reading.cluster or _text(fields, "cluster") or reading.unnamed
     if _never_started(fields, state, ref, times):
         return attempt_rows.NotStarted(
+            cluster=cluster,
             job_id=written,
             raw_id=job_ids.parse(raw).job if (raw := fields.get("jobidraw")) else None,
             state=state,
@@ -72,7 +74,7 @@ def attempt_of(
     reading.no_submit += times["submit"] is None
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(
-        cluster=reading.cluster or _text(fields, "cluster") or reading.unnamed,
+        cluster=cluster,
         submit_at=times["submit"] or _required(times["start"]),
         eligible_at=times["eligible"],
         start_at=times["start"],

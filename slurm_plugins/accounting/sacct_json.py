@@ -92,23 +92,27 @@ def attempt_of(
     submit_at, start_at, end_at = (slurm_json.instant(times.get(k)) for k in ("submission", "start", "end"))
     nodes = slurm_json.text(job.get("nodes"))
     nowhere = nodes in sacct_attempt.NO_NODES and start_at == end_at
+    cluster = cluster or slurm_json.text(job.get("cluster")) or unnamed
     if start_at is None or state in attempt_rows.WAITING or nowhere:
         by = slurm_json.text(job.get("kill_request_user")) if state == "CANCELLED" else ""
         return attempt_rows.NotStarted(
+            cluster=cluster,
             job_id=_written(job, job_id),
             raw_id=job_id,
             state=state,
             submit_at=submit_at,
             end_at=end_at,
             user=_user(job),
+            account=slurm_json.text(job.get("account")),
             name=slurm_json.text(job.get("name")),
             partition=slurm_json.text(job.get("partition")),
+            reason=slurm_json.text(slurm_json.table(job.get("state")).get("reason")),
             cancelled_by=by or None,
         )
     if end_at is not None and end_at < start_at:
         raise errors.MalformedInput("it ends before it starts")
     return records.JobAttempt(
-        cluster=cluster or slurm_json.text(job.get("cluster")) or unnamed,
+        cluster=cluster,
         submit_at=submit_at or start_at,
         eligible_at=slurm_json.instant(times.get("eligible")),
         start_at=start_at,

@@ -64,7 +64,7 @@ class _Found:
     def __init__(self) -> None:
         self.started: list[records.JobAttempt] = []
         self.rejected: list[sacct_rows.RejectedRow] = []
-        self.waiting: dict[tuple[str, datetime | None], attempt_rows.NotStarted] = {}
+        self.waiting: dict[tuple[str, str, datetime | None], attempt_rows.NotStarted] = {}
         self.steps = 0
         self.duplicates = 0
 
@@ -90,7 +90,7 @@ class _Found:
         if isinstance(found, records.JobAttempt):
             self.started.append(found)
             return
-        key = (found.job_id, found.submit_at)
+        key = (found.cluster, found.job_id, found.submit_at)
         self.duplicates += key in self.waiting
         self.waiting[key] = found
 

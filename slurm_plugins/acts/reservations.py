@@ -104,7 +104,8 @@ def parse(text: str) -> list[Reservation]:
     """Reservations of `scontrol -o show reservation`."""
     found = []
     for line in text.splitlines():
-        fields = dict(_FIELD.findall(line))
+        # A person's comment stands behind all that Slurm says, and may hold such words: the first of each counts.
+        fields = dict(reversed(_FIELD.findall(line)))
         if "ReservationName" not in fields:
             continue
         listed = fields.get("Nodes", "")

@@ -17,6 +17,9 @@ NOT_FIT = 42
 MAX_REPLY_BYTES = 65536
 MAX_MISSED = 4096
 """Notes that wait for an agent at once; a node that has none for that long gets no more."""
+MOST_BYTES = 4096
+MOST_OF_NODES = 32768
+"""Bytes of one variable. A list of nodes that was cut is none, and every one of the nodes would read the job's output for itself."""
 _INTS = (
     ("job_id", b"SLURM_JOB_ID"),
     ("restart_count", b"SLURM_JOB_RESTART_COUNT"),
@@ -101,13 +104,14 @@ def _request(op: str) -> bytes:
     for name, variables in _TEXTS:
         for variable in variables:
             if variable in environment:
-                pairs.append('"' + name + '":' + _quote(_text(environment[variable])))
+                most = MOST_OF_NODES if name == "nodelist" else MOST_BYTES
+                pairs.append('"' + name + '":' + _quote(_text(environment[variable], most)))
                 break
     return ("{" + ",".join(pairs) + "}\n").encode("ascii")
 
 
-def _text(raw: bytes) -> str:
-    return raw[:4096].decode("utf-8", "replace")
+def _text(raw: bytes, most: int = MOST_BYTES) -> str:
+    return raw[:most].decode("utf-8", "replace")
 
 
 def _quote(text: str) -> str:

@@ -12,6 +12,10 @@
  * The run key travels to the tasks as PROBING_RUN_KEY and to the Prolog as SPANK_PROBING_RUN_KEY (job control
  * environment), so that the agent can tell which logical training a job belongs to.
  *
+ * With --export=NONE or a list, only variables that begin with SLURM_ travel, and sbatch leaves out the options of plugins,
+ * too (seen on 22.05). So what was wished travels once more under the names that sbatch itself gives to the job control
+ * environment.
+ *
  * Every function returns success: a job never fails because of us. Only a misspelt option is refused, where the
  * user can see it, at submission. Every symbol that Slurm does not look up is static: a global called `opt` would be
  * replaced by sbatch's own.
@@ -31,6 +35,8 @@ SPANK_PLUGIN(probing, 1)
 
 #define MAX_VALUE 131072 /* Linux refuses a longer environment string */
 #define MAX_KEY 128
+#define WISH_TRAVELS "SLURM_SPANK_PROBING"
+#define KEY_TRAVELS "SLURM_SPANK_PROBING_RUN_KEY"
 
 /* LIVE: on, and the processes answer their owner's questions (probing-ctl eval) */
 enum wish { UNSAID, ON, OFF, LIVE };
@@ -170,7 +176,10 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 		wish = OFF;
 	if (wish != UNSAID) {
 		setenv("PROBING", word_of(wish), 1);
+		setenv(WISH_TRAVELS, word_of(wish), 1);
 		spank_job_control_setenv(sp, "PROBING", word_of(wish), 1);
+	} else {
+		unsetenv(WISH_TRAVELS); /* of the job in which this one is submitted */
 	}
 	if (on_hang[0] || is_on_hang(getenv("PROBING_ON_HANG"))) {
 		const char *word = on_hang[0] ? on_hang : getenv("PROBING_ON_HANG");
@@ -182,7 +191,10 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 
 		snprintf(copy, sizeof(copy), "%s", key);
 		setenv("PROBING_RUN_KEY", copy, 1);
+		setenv(KEY_TRAVELS, copy, 1);
 		spank_job_control_setenv(sp, "PROBING_RUN_KEY", copy, 1);
+	} else {
+		unsetenv(KEY_TRAVELS);
 	}
 	return ESPANK_SUCCESS;
 }
@@ -285,7 +297,7 @@ static void drop_inherited(spank_t sp, const char *name)
 int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
 	enum wish wish = asked;
-	char word[16] = "";
+	char word[16] = "", key[MAX_KEY + 1] = "";
 	bool by_default;
 
 	(void)ac;
@@ -294,11 +306,15 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 	drop_inherited(sp, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
 	if (wish == UNSAID && spank_getenv(sp, "PROBING", word, sizeof(word)) == ESPANK_SUCCESS)
 		wish = wish_of(word);
+	if (wish == UNSAID && spank_getenv(sp, WISH_TRAVELS, word, sizeof(word)) == ESPANK_SUCCESS)
+		wish = wish_of(word);
 	by_default = wish == UNSAID;
 	if (by_default)
 		wish = site;
 	if (run_key[0])
 		spank_setenv(sp, "PROBING_RUN_KEY", run_key, 1);
+	else if (spank_getenv(sp, KEY_TRAVELS, key, sizeof(key)) == ESPANK_SUCCESS && is_key(key))
+		spank_setenv(sp, "PROBING_RUN_KEY", key, 0); /* one that the user exports stands */
 	spank_setenv(sp, by_default ? "PROBING_DEFAULT" : "PROBING", word_of(wish), 1);
 	if (wish == OFF || probe_dir[0] == '\0') {
 		/* A step that says off inside a job that says on inherits the job's. */

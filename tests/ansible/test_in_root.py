@@ -147,7 +147,7 @@ def test_a_whole_site_on_one_debian(place: Path, root: Path) -> None:
     assert (root / "usr/lib/probing-cluster/probing.so").stat().st_size > 0
     output("systemd-analyze", "verify", "--man=no", "probing-agent.service", "probing-serve.service")
     assert (root / "etc/systemd/system/multi-user.target.wants/probing-agent.service").is_symlink()
-    assert output("/usr/lib/probing-cluster/slurm/epilog.d/50-probing") == ""
+    assert output("/usr/lib/probing-cluster/slurm/epilog.d/05-probing") == ""
     assert site.play("site") == 0, site.last()
     assert site.play("site", "--check") == 0, site.last()
     assert "observe_only = true" in output(

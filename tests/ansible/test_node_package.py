@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import jinja2
 import pytest
+import yaml
 
 from tests.ansible import conftest
 
@@ -103,3 +106,57 @@ def test_every_role_installs_its_extra() -> None:
             WRITTEN.get(role, f"probing_extra: {extra}")
         ]
         assert extra in PROJECT["optional-dependencies"]
+
+
+def task(name: str, prefix: Path, digest: str = "") -> list[str] | str:
+    """A task of the role `package`: its words, or its script."""
+    tasks = yaml.safe_load((conftest.ROOT / "ansible/roles/package/tasks/present.yml").read_text())
+    found = next(t for t in tasks if t["name"] == name)
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    environment.filters["quote"] = shlex.quote
+    values = {
+        "probing_prefix": str(prefix),
+        "probing_system": {"python": sys.executable},
+        "probing_pip_arguments": [],
+        "probing_extra": "agent",
+        "_index": [],
+        "_wheel": "ours.whl",
+        "_digest": digest,
+        "_mark": str(prefix / f".agent-{digest}"),
+    }
+    command = found.get("ansible.builtin.shell", found.get("ansible.builtin.command"))
+    if "cmd" in command:
+        return environment.from_string(command["cmd"]).render(values)
+    return [environment.from_string(word).render(values) for word in command["argv"]]
+
+
+def test_another_python_of_the_system_gets_an_environment_anew(tmp_path: Path) -> None:
+    """After an upgrade of the system the same command as for ours mends the host; what lies beside in a directory of the site's stays."""
+    prefix = tmp_path / "prefix"
+    works = task("Whether its Python finds what is installed there", prefix)
+    make = task("The virtual environment", prefix)
+    assert isinstance(works, list)
+    prefix.mkdir()
+    (prefix / "kept").touch()
+    subprocess.run(["sh", "-euc", make], check=True)
+    assert subprocess.run(works, check=False).returncode == 0
+    assert (prefix / "kept").exists(), "no environment was there: nothing is cleared"
+    (library,) = (prefix / "lib").glob("python3*")
+    library.rename(library.with_name("python3.0"))
+    (prefix / ".agent-1").touch()
+    assert subprocess.run(works, check=False, capture_output=True).returncode != 0
+    subprocess.run(["sh", "-euc", make], check=True)
+    assert subprocess.run(works, check=False).returncode == 0
+    assert not (prefix / ".agent-1").exists(), "what was installed is gone, and so is its mark"
+
+
+def test_a_wheel_that_was_installed_before_is_installed_again(tmp_path: Path) -> None:
+    """Back to the version before: its mark of the first time would say that it is there."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to("/bin/true")
+    for digest in ("old", "new", "old"):
+        mark = tmp_path / f".agent-{digest}"
+        assert not mark.exists(), "Ansible would not install it"
+        (tmp_path / f".service-{digest}").touch()  # of another role on this host, with the same wheel
+        subprocess.run(["sh", "-c", task("The installed package", tmp_path, digest)], check=True)
+        assert {p.name for p in tmp_path.glob(".*-*")} == {mark.name, f".service-{digest}"}

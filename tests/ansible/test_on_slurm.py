@@ -3,7 +3,9 @@ no byte changed."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,7 +75,13 @@ def test_beside_the_sites_own_and_gone_again(box: cluster.Sandbox, tmp_path: Pat
         )
         assert site.play("site") > 0
         assert (place / "units/probing-agent.service").exists()
-        agent = FakeAgent(place / "run/agent.sock", lambda c, _: c.sendall(b'{"v":1,"ok":true,"fit":true}\n'))
+
+        def answer(connection: socket.socket, line: bytes) -> None:
+            with marks.open("a") as opened:
+                opened.write(f"our-{json.loads(line)['op']}\n")
+            connection.sendall(b'{"v":1,"ok":true,"fit":true}\n')
+
+        agent = FakeAgent(place / "run/agent.sock", answer)
         try:
             job = box.submit(f"echo path=$PYTHONPATH; cat {marks}", output=str(tmp_path / "out"))
             box.wait(job, ["COMPLETED"], timeout_s=PATIENCE_S)
@@ -82,6 +90,9 @@ def test_beside_the_sites_own_and_gone_again(box: cluster.Sandbox, tmp_path: Pat
             assert "prolog" in lines[1:]
             until(lambda: {"prolog", "epilog", "healthcheck"} <= {r["op"] for r in agent.requests})
             until(lambda: {"prolog", "epilog", "healthcheck"} <= set(marks.read_text().split()))
+            order = marks.read_text().split()
+            for hook in ("prolog", "epilog"):
+                assert order.index(hook) < order.index(f"our-{hook}")
             assert {r["job_id"] for r in agent.requests if r["op"] == "prolog"} == {job}
             site.play("uninstall", probing_purge=True)
             assert lay.slurm_conf.read_bytes() == before

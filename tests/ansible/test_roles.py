@@ -66,8 +66,29 @@ def test_the_sites_own_file_comes_back_to_the_byte(place: Path) -> None:
     site = playbooks.Site(directory=place, groups=("probing_slurm_conf",), variables=variables(place))
     assert site.play("site") > 0
     assert f"Prolog={place}/lib/slurm/prolog.d/*" in (place / "slurm/slurm.conf").read_text()
+    # The nodes of a configless cluster have no such file of their own: Slurm brings them this one.
+    assert f"optional {place}/lib/probing.so " in (place / "slurm/plugstack.conf").read_text()
     site.play("uninstall", probing_purge=True)
     assert playbooks.picture(place / "slurm") == before
+
+
+def test_nothing_is_taken_from_nodes_while_slurm_starts_it(place: Path) -> None:
+    """Where another tool writes slurm.conf, or Slurm did not read it again: every node would be drained at its next job."""
+    script, scontrol = place / "lib/slurm/prolog.d/05-probing", place / "programs/scontrol"
+    for path, text in ((script, ""), (scontrol, f"echo 'Prolog[0] = {place}/lib/slurm/prolog.d/*'\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+    more = {"probing_slurm_bin": str(scontrol.parent), "probing_manage_slurm_conf": False}
+    site = playbooks.Site(
+        directory=place, groups=("probing_compute",), variables={**variables(place), **more}
+    )
+    with pytest.raises(AssertionError, match="Slurm still starts scripts in"):
+        site.play("uninstall")
+    assert script.exists()
+    scontrol.write_text("#!/bin/sh\necho 'Prolog = (null)'\n")
+    site.play("uninstall")
+    assert not script.exists()
 
 
 @pytest.mark.soak

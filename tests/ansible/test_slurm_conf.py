@@ -131,6 +131,15 @@ def test_what_is_unclear_is_not_guessed(slurm_conf: ModuleType) -> None:
     """A key behind another on one line is refused with the line's number; in a node's line it is another thing."""
     with pytest.raises(slurm_conf.Unclear, match="line 2"):
         edited(slurm_conf, "A=1\nEpilog=/a Prolog=/b\n")
+    with pytest.raises(slurm_conf.Unclear, match="line 1: MessageTimeout stands behind Prolog"):
+        edited(slurm_conf, "Prolog=/a MessageTimeout=30\n")
     with pytest.raises(slurm_conf.Unclear, match="goes on"):
         edited(slurm_conf, "SchedulerParameters=defer,\\\n")
     edited(slurm_conf, "NodeName=n1 Prolog=never\n")
+
+
+def test_a_hook_that_slurm_brings_to_the_nodes_is_refused(slurm_conf: ModuleType) -> None:
+    """A relative path is a file beside the controller's slurm.conf: on a node ours would not find it, and every job's Prolog would fail."""
+    with pytest.raises(slurm_conf.Unclear, match=r"Prolog=prolog\.sh is no full path"):
+        edited(slurm_conf, "Prolog=prolog.sh\n")
+    assert slurm_conf.values(edited(slurm_conf, "TaskProlog=task.sh\n"), "TaskProlog") == ["task.sh"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import tracemalloc
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -82,6 +83,49 @@ def test_times_without_a_zone_are_in_the_zone_named(prefix: str, zone: str | Non
     """--timezone speaks only for times that name no zone of their own."""
     found = kernel.read([f"{prefix}{XID}".encode()], place(zone=load.zone_of(zone)))
     assert found.events[0].at.strftime("%H:%M:%S") == expected
+
+
+@pytest.mark.parametrize(
+    ("uptimes", "is_refused"),
+    [((100, 0, 50), True), ((5000, 5100, 20), True), ((100, 200, 199), False), ((100, 5000), False)],
+)
+def test_one_boot_instant_dates_one_boot(uptimes: tuple[int, ...], is_refused: bool) -> None:
+    """A console's log goes on behind a restart: which boot the instant is of nobody can know."""
+    lines = [f"[{s:5}.000000] usb 1-1: new device\n".encode() for s in uptimes[:-1]]
+    lines.append(f"[{uptimes[-1]:5}.000000] {XID.removeprefix('kernel: ')}\n".encode())
+    if is_refused:
+        with pytest.raises(errors.MalformedInput, match=r"n2 started again within it.* its own --boot"):
+            kernel.read(lines, place(boots={"n2": NOW}))
+        assert len(kernel.read(lines, place()).bad) == 1, "without an instant nothing is dated"
+        dated = [f"2026-11-21T14:20:{n:02}Z n2 kernel: ".encode() + line for n, line in enumerate(lines)]
+        assert len(kernel.read(dated, place(boots={"n2": NOW})).events) == 1
+    else:
+        at = kernel.read(lines, place(boots={"n2": NOW})).events[0].at
+        assert at == NOW + timedelta(seconds=uptimes[-1])
+
+
+@pytest.mark.parametrize(
+    ("days", "is_refused"),
+    [
+        (("Mar 10", "Nov  1", "Feb  1", "May  5"), True),
+        (
+            ("Nov 21", "Jan  2", "Nov 20", "Jan  3"),
+            False,
+        ),  # a clock that began at 1 January, set a little later
+        (("Dec 30", "Jan  2", "Jun  7", "Dec 30", "Jan  2"), True),
+        (("Nov 22", "Dec 31", "Jan  1", "Nov 21"), False),
+        (("Jan  1", "Nov 21"), False),
+        (("Nov 20", "Jan  1", "Nov 21"), False),
+    ],
+)
+def test_a_log_longer_than_a_year_needs_years(days: tuple[str, ...], is_refused: bool) -> None:
+    """`journalctl -k` prints none: the first spring's faults would be those of the last one."""
+    lines = [f"{day} 10:00:00 n2 {XID}\n".encode() for day in days]
+    if not is_refused:
+        assert len(kernel.read(lines, place()).events) == len(days)
+        return
+    with pytest.raises(errors.MalformedInput, match="n2 name no year, and it is longer than one"):
+        kernel.read(lines, place())
 
 
 def test_uptime_only_lines_need_a_boot_instant_and_are_kept_aside_without() -> None:
@@ -541,8 +585,31 @@ def test_a_gzip_bomb_is_refused_before_it_fills_the_memory(
     """An accounting dump is read whole, so it has a size; the error says what to do."""
     bomb = packed_of(tmp_path / "sacct.gz", b"x" * (1 << 20), 64)
     monkeypatch.setattr(packed.os, "sysconf", lambda name: 1 << 14)  # 256 MiB of memory
-    with pytest.raises(errors.MalformedInput, match=r"sacct\.gz holds more than 32 MiB.*split it"):
+    with pytest.raises(errors.MalformedInput, match=r"sacct\.gz holds more than 4 MiB.*split it"):
         accounting_file.read(bomb, timezone=None, cluster="c")
+
+
+def test_the_bound_of_an_accounting_file_is_what_the_memory_holds_as_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the fewest columns that still name a job's nodes become the most bytes."""
+    row = "|u|FAILED|2026-11-10T10:00:00|2026-11-10T10:00:01|2026-11-10T11:00:00|n[1-2]|1:0"
+    data = "\n".join(
+        ("JobID|User|State|Submit|Start|End|NodeList|ExitCode", *(f"{n}{row}" for n in range(1, 2000)))
+    )
+    path = tmp_path / "sacct"
+    path.write_text(data)
+    monkeypatch.setattr(packed.os, "sysconf", lambda name: 1 << 13)  # a read of so much allocates it first
+    tracemalloc.start()
+    try:
+        found, _ = accounting_file.read(path, timezone="UTC", cluster="c")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.attempts) == 1999
+    monkeypatch.setattr(packed.os, "sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else peak // 4096)
+    with packed.opened(path) as stream, pytest.raises(errors.MalformedInput, match="split it"):
+        packed.whole(stream, path)
 
 
 def test_a_line_of_gigabytes_is_cut(tmp_path: Path) -> None:

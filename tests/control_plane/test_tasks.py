@@ -1115,6 +1115,18 @@ def test_an_end_that_slurmdbd_hears_late_is_asked_for_by_its_job_once(service: c
     assert known == {7: ("FAILED", NOW - timedelta(hours=3)), 8: ("RUNNING", None)}
 
 
+def test_marks_of_a_clock_that_was_ahead_keep_nothing_unread(service: context.Context) -> None:
+    """The clock was a year ahead for a moment: what ended meanwhile is read now, not in a year."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [_long_job(7, State="FAILED", ExitCode="1:0", End=_since_now(hours=3))]
+    for mark in (accounting.CURSOR, accounting.DEEP):
+        service.store.remember(f"{mark} c", clock.iso_z(NOW + timedelta(days=365)))
+    accounting.run(service)
+    assert [(a.job_id, a.state) for a in service.store.attempts()] == [(7, "FAILED")]
+    for mark in (accounting.CURSOR, accounting.DEEP):
+        assert service.store.recall(f"{mark} c") == clock.iso_z(NOW)
+
+
 def test_after_days_without_the_service_the_poll_goes_on_from_its_mark(service: context.Context) -> None:
     """What ended meanwhile is stored by the next poll, in windows of a day."""
     assert isinstance(service.run_slurm, fakes.Sacct)
@@ -1444,6 +1456,23 @@ def test_maintenance_makes_the_months_ahead(service: context.Context) -> None:
     assert maintenance.run(service) == ""
 
 
+def test_a_clock_that_leaps_ahead_deletes_nothing_for_hours(service: context.Context) -> None:
+    """A host that starts with the clock a year ahead would drop every month; set right in time, nothing is lost."""
+    fakes.deliver(service.store, "n2", xid())
+    maintenance.run(service)
+    n_kept = len(service.store.events())
+    assert n_kept == 1
+    ahead = NOW + timedelta(days=1000)
+    for clock_at in (ahead, ahead + timedelta(hours=5), NOW + timedelta(hours=6)):
+        service.clock = SetClock(clock_at)
+        maintenance.run(service)
+        assert len(service.store.events()) == n_kept
+    for hours in (0, 5, 7):  # it is true: the service was stopped for years
+        service.clock = SetClock(ahead + timedelta(hours=hours))
+        kept = "nothing deleted" in maintenance.run(service)
+        assert (kept, len(service.store.events())) == ((hours < 6), n_kept if hours < 6 else 0)
+
+
 def test_ended_months_are_exported_once_and_only_then_may_be_dropped(
     service: context.Context, tmp_path: Path
 ) -> None:
@@ -1505,6 +1534,7 @@ def test_a_month_with_late_events_is_exported_again_before_it_is_dropped(
     service.config = dataclasses.replace(service.config, database=short)
     stored(2, days_ago=10)
     service.clock = SetClock(NOW)
+    service.store.remember(maintenance.MARK, clock.iso_z(NOW))
     assert "dropped" not in maintenance.run(service)
     assert export.run(service).endswith(f"exported again, with late events: {month}")
     assert "1 partitions dropped" in maintenance.run(service)

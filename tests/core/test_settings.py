@@ -55,6 +55,21 @@ def test_a_number_that_can_be_meant_by_nobody_is_named(line: str) -> None:
         settings.parse(f"[agent]\n{line}")
 
 
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("drained_frac = 5", "a share from 0 to 1, not 5; 5 % is 0.05"),
+        ("reboot_kinds = ['xid', 'ecx']", "no kind of event is 'ecx'; valid: .*agent_dropped"),
+        ("hold_kinds = ['ib-link']", "no kind of event is 'ib-link'"),
+    ],
+)
+def test_a_rule_of_the_policy_that_would_be_none_is_named(line: str, complaint: str) -> None:
+    """A budget of 500 % lets every node be drained; a fault whose kind is misspelt would come back without its reboot."""
+    with pytest.raises(errors.SettingsError, match=complaint):
+        settings.parse(f"[policy]\n{line}\n")
+    assert settings.parse("[policy]\ndrained_frac = 1\nhold_kinds = []\n").policy.drained_frac == 1.0
+
+
 def test_a_device_that_never_ends_is_no_file_of_settings() -> None:
     """`--config /dev/zero` is a sentence, and memory stays."""
     with pytest.raises(errors.SettingsError, match="no file of settings"):

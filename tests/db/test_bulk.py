@@ -39,6 +39,17 @@ def test_attempts_in_bulk(
     assert sorted(store.attempts(), key=lambda a: a.job_id) == attempts
 
 
+def test_an_attempt_given_twice_is_merged_twice(store: store_module.Store, make_attempt: Make) -> None:
+    """Two days' exports in one load: the first shows the job running, the second its end, without a column of the first."""
+    ended = make_attempt(n_cpus=None)
+    running = dataclasses.replace(ended, state="RUNNING", end_at=None, exit_code=None, n_cpus=8)
+    for given in ([running, ended], [ended, running]):
+        with store.engine.begin() as connection:
+            connection.execute(sa.delete(tables.job_attempt))
+        assert bulk.load_attempts(store.url, given) == 1
+        assert store.attempts() == [dataclasses.replace(ended, n_cpus=8)]
+
+
 def test_events_in_bulk(
     store: store_module.Store, make_event: Make, full_record: Callable[[type[Any]], Any]
 ) -> None:

@@ -51,8 +51,8 @@ NAMED = {
 }  # fmt: skip
 """What cannot be called without its cluster."""
 BY_KEY = {
-    "answers", "attempts_of", "beats_after", "cancel_request", "events_by_id", "fingerprints", "known_submits", "request_states",
-    "update_drain", "update_incident",
+    "answers", "attempts_of", "beats_after", "cancel_request", "count_starts", "events_by_id", "fingerprints", "known_submits", "request_states",
+    "shifted_start", "update_drain", "update_incident",
 }  # fmt: skip
 """What is asked for by a key that one cluster alone has: a UUID, or the cluster beside the job."""
 OF_RECORDS = {
@@ -65,6 +65,7 @@ REQUESTS = {"request", "request_all"}
 OF_ALL = {
     "clusters": "it names them",
     "exported_until": "what was imported is of all clusters of a file",
+    "recorded_until": "likewise",
     "forget_dependencies": "by age alone",
     "forget_exclusions": "by age alone",
     "reopen_for_arrivals": "one delivery after the other, each of its own cluster",

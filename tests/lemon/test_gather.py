@@ -166,3 +166,14 @@ def test_only_an_incident_of_many_nodes_is_nobodys_own(store: db_store.Store) ->
     assert read(store).attempts["incident"].to_pylist() == [None]
     judged(store, evidence=(fault,), incident_id=switch)
     assert read(store).attempts["incident"].to_pylist() == [str(switch)]
+
+
+def test_a_job_whose_end_was_never_heard_uses_its_node_until_its_limit(store: db_store.Store) -> None:
+    """Else it would excuse the node for weeks: a lemon fails often for the time that it is in use."""
+    running = dataclasses.replace(fleet.attempt(1, 20, 1, "n1"), end_at=None, state="RUNNING")
+    store.upsert_attempts(
+        [dataclasses.replace(running, time_limit_s=7200.0), dataclasses.replace(running, job_id=2)]
+    )
+    ends = {r["job_id"]: r["end_us"] for r in read(store).attempts.to_pylist()}
+    assert running.start_at is not None
+    assert ends == {1: clock.to_us(running.start_at + timedelta(hours=2)), 2: None}

@@ -10,6 +10,7 @@ import pytest
 from probing_cluster.core import errors, records
 from probing_cluster.db import store as db_store
 from probing_cluster.lemon import gather, model, nightly
+from probing_cluster.reports.lemon import lemon_view
 
 DAY, CONFIG, BAD = fleet.DAY, fleet.CONFIG, fleet.BAD
 NEXT = timedelta(days=1)
@@ -42,6 +43,19 @@ def test_the_node_that_keeps_killing_jobs_is_named_and_no_other(store: db_store.
     assert of(night, "n20").verdict != "lemon"
     assert of(night, "n30").verdict == "ok"
     assert of(night, "n30").reasons == ()
+
+
+def test_failures_count_together_within_the_window_they_are_told_of(store: db_store.Store) -> None:
+    """Three of this month on two days; the model also weighs three of the months before, which the report does not list."""
+    store.upsert_attempts(fleet.use(days=112))
+    for job_id, days_ago in enumerate((90, 70, 50, 10, 9.5, 9), start=1):
+        fleet.fail(store, job_id, days_ago, "n20")
+    score = of(nightly.score(store, CONFIG, DAY), "n20")
+    assert score.single_node_node_fails == 3
+    assert score.signals["episodes"] == 1
+    assert "3 failures that count as 1 (within two days they count once)" in lemon_view.why_not(
+        dataclasses.replace(score, score=0.1), 28
+    )
 
 
 def test_a_failure_has_the_name_that_its_owner_knows(store: db_store.Store) -> None:

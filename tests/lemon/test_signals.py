@@ -242,6 +242,19 @@ def test_what_a_person_dealt_with_no_longer_counts(action: str, about_lemon: boo
     assert [nodes.tolist() for nodes, _ in found.window.gangs] == [[1]]
 
 
+def test_the_papers_rate_is_of_all_attempts_also_after_a_denial() -> None:
+    """Two of ten failed before the answer, and none of the two since: two of twelve, not two of two."""
+    before = [f.failed(n, n, n + 0.5, "n1", by="n1") for n in (1, 2)] + [
+        f.attempt(n, n, n + 0.5, "n1") for n in range(3, 11)
+    ]
+    since = [f.attempt(n, n, n + 0.5, "n1") for n in (21, 22)]
+    n1 = of(signals.compute(f.facts(before + since, notes=[f.note("n1", 20, "deny")])), "n1")
+    assert n1.single_node_node_fails == 2
+    assert n1.single_node_node_failure_rate == pytest.approx(2 / 12)
+    assert n1.n_attempts == 12
+    assert n1.exposure_days == pytest.approx(1.0)
+
+
 def test_setting_a_node_healthy_is_no_acquittal() -> None:
     """Lemons are reset and set healthy again and again: that is recurrence, and it is counted."""
     attempts = [f.failed(n, n, n + 0.5, "n1", by="n1") for n in (1, 5, 9)] + [f.attempt(7, 1, 2, "n2")]

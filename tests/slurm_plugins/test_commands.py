@@ -67,6 +67,8 @@ def test_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "1",
     )
     assert not {"SACCT_FORMAT", "SLURM_TIME_FORMAT"} & environment.keys()
+    # Else they list a whole federation's jobs and nodes, and its other clusters' jobs would be stored as ours.
+    assert {"SACCT_LOCAL", "SCONTROL_LOCAL", "SINFO_LOCAL", "SQUEUE_LOCAL"} <= environment.keys()
 
 
 def test_failure_carries_what_slurm_said(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
+from probing_cluster.core import hostlist
 from probing_cluster.sandbox.machine import layout, slurm_conf
 from tests.slurm_plugins.conftest import OWN_HOOKS, REPOSITORY, FakeAgent, hook_words
 
@@ -67,6 +68,17 @@ def test_prolog_tells_the_agent_what_slurm_told_it(fake_agent: Agent, hook: Hook
             "run_key": "llama-70b",
         }
     ]
+
+
+def test_the_scattered_nodes_of_a_large_job_are_named_whole(fake_agent: Agent, hook: Hook) -> None:
+    """A list that was cut within its brackets cannot be read: every node would take itself for the one that runs the batch script."""
+    names = [f"gpu{n:05d}" for n in range(1, 8000, 3)]
+    written = hostlist.compress(names)
+    assert len(written) > 4096
+    agent = fake_agent(FIT)
+    environment = {**PROLOG_ENVIRONMENT, "SLURM_JOB_NODELIST": written}
+    assert hook("prolog", "--socket", str(agent.path), environment=environment).returncode == 0
+    assert hostlist.expand(agent.requests[0]["nodelist"]) == names
 
 
 def test_only_prolog_refuses(fake_agent: Agent, hook: Hook) -> None:

@@ -288,7 +288,7 @@ def task_environment(box: cluster.Sandbox, *options: str, **variables: str) -> d
     """Our variables and PYTHONPATH as one task of an srun sees them."""
     wanted = ("PROBING", "PROBING_DEFAULT", "PROBING_PAGE_DIR", "PROBING_RUN_KEY", "PYTHONPATH", *DUMPS)
     done = subprocess.run(
-        ["srun", "-n1", "-w", "n1", *options, "env"],
+        ["srun", "-n1", "-w", "n1", *options, "/usr/bin/env"],
         env={**box.env, **variables},
         capture_output=True,
         text=True,
@@ -366,6 +366,33 @@ def test_spank_hears_no(box: cluster.Sandbox, spank: Path, tmp_path: Path) -> No
     # What a job has by the site's default is no wish, where it submits another.
     assert task_environment(box, PROBING_DEFAULT="on") == {"PROBING_DEFAULT": "off"}
     assert task_environment(box, "--probing=on")["PYTHONPATH"] == "/opt/probe"
+
+
+@pytest.mark.parametrize("export", ["NONE", "OTHER=1"])
+def test_spank_hears_no_where_no_variable_travels(
+    box: cluster.Sandbox, spank: Path, tmp_path: Path, export: str
+) -> None:
+    """With --export=NONE or a list, option, variable and file are heard all the same, by srun and by sbatch, and the run key comes along."""
+    (tmp_path / ".probing-off").touch()
+    home = str(tmp_path)
+    only = f"--export={export}"
+    assert task_environment(box, only, HOME=home) == {"PROBING": "off"}
+    assert task_environment(box, only, PROBING="off") == {"PROBING": "off"}
+    assert task_environment(box, "--export=PROBING=on", HOME=home)["PROBING"] == "on"
+    out, script = tmp_path / "out", tmp_path / "script"
+    script.write_text("#!/bin/sh\necho wish=$PROBING path=$PYTHONPATH key=$PROBING_RUN_KEY\n")
+
+    def batch(*options: str, **variables: str) -> str:
+        command = ["sbatch", "-W", "-n1", "-w", "n1", f"--output={out}", only, *options, str(script)]
+        subprocess.run(command, env={**box.env, **variables}, capture_output=True, timeout=60, check=True)
+        return out.read_text().strip()
+
+    assert batch("--probing=off", "--probing-run=llama/7") == "wish=off path= key=llama/7"
+    assert batch(HOME=home) == "wish=off path= key="
+    # What the job in which this one is submitted wished is no wish of this one's.
+    assert (
+        batch(SLURM_SPANK_PROBING="off", SLURM_SPANK_PROBING_RUN_KEY="other") == "wish= path=/opt/probe key="
+    )
 
 
 def test_spank_drops_what_another_job_was_given(box: cluster.Sandbox, spank: Path) -> None:

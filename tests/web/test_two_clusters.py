@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from web_world import ACTOR, OPERATOR, World
+import web_world
+from web_world import ACTOR, OPERATOR, STRANGER, World
 
-from probing_cluster.web.live import now
+from probing_cluster.web.live import live_question, now, table_figures
 from tests import two_clusters
 from tests.two_clusters import NODE, OURS, THEIRS
 
@@ -111,3 +112,28 @@ def test_a_verdict_of_the_web_is_on_our_job(both: World) -> None:
     answer = browser.post("/api/v1/jobs/9/verdict", json=body, headers={"idempotency-key": "k" * 16})
     assert answer.status_code == 404
     assert both.store.verdicts(job_ids=[9]) == []
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["accounted", "just started"])
+def test_whoever_owns_a_job_elsewhere_asks_no_other_of_its_number(
+    both: World, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Job 12 runs on both clusters: STRANGER's on the other one, OWNER's here, where its processes would be asked."""
+    running = web_world.attempt(12, end_at=None, state="RUNNING")
+    theirs = dataclasses.replace(running, cluster=THEIRS, user=STRANGER)
+    both.store.of(None).upsert_attempts([theirs, *([running] if known else [])])
+    questions = []
+    monkeypatch.setattr(live_question, "ask", lambda _config, job, *_: questions.append(job))
+    monkeypatch.setattr(table_figures.FIGURES, "look", lambda _service, gang: questions.append(gang.ref))
+    page = both.as_user(STRANGER)
+    fields = {
+        "csrf": page.headers.pop("x-probing-csrf"),
+        "job": "12",
+        "sql": "SELECT rank FROM cluster.ranks",
+    }
+    for cluster in ("", f"?cluster={THEIRS}"):
+        answers = [page.post(f"/sql{cluster}", data=fields), page.get(f"/jobs/12/tables{cluster}")]
+        assert {a.status_code for a in answers} <= {400, 403, 404}, [a.text for a in answers]
+    assert questions == []
+    assert f"of cluster {THEIRS}" in answers[0].text
+    assert "/jobs/12/tables" not in page.get(f"/jobs/12?cluster={THEIRS}").text

@@ -143,6 +143,12 @@ def tables(ask: operation.Ask) -> documents.OwnTables:
 def _owned(ask: operation.Ask, job: str) -> gang_board.BoardGang:
     """The job, which is the asker's own; raises NotFound and NotPermitted."""
     gang = read_jobs.gang_of(ask, job)
+    ours = ask.site.service.cluster
+    # The ways to a job's processes know its number alone, and on this cluster another's job may have it.
+    if gang.cluster != ours:
+        raise errors.NotFound(
+            f"job {gang.ref} is of cluster {gang.cluster}; only jobs of {ours} are asked from here"
+        )
     if {str(a["user"]) for a in gang.owners} != {ask.viewer.user}:
         raise errors.NotPermitted(f"only its owner asks the processes of job {gang.ref}")
     return gang

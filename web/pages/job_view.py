@@ -53,7 +53,7 @@ def tables(request: Request, ask: operation.Ask) -> Response:
 def _own_tables(ask: operation.Ask, report: model.ReportModel) -> str:
     """Where the viewer finds what the program wrote down: `here`, `elsewhere`, or empty for whom it is not, or where nothing is kept."""
     config = ask.site.service.config
-    if ask.viewer.user != report.user:
+    if ask.viewer.user != report.user or report.cluster != ask.site.service.cluster:
         return ""
     if report.end_at is None or table_figures.reads_kept_of(config, report.user):
         return "here"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import datafusion
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability.fleet import failures
-from probing_cluster.core import clock
+from probing_cluster.core import clock, records
 from probing_cluster.core.ending import thread_limit
 from probing_cluster.db import store
 
@@ -26,7 +26,11 @@ _SQL = Path(__file__).parents[1] / "sql"
 Given = store.Store | sources.HistorySource | Path | str
 """Sources that a figure accepts."""
 
+_OfNode = TypeVar("_OfNode", records.AgentHeartbeat, records.DiagnosticResult)
+
 DAY_US = 86_400_000_000
+GPUS_PER_NODE = 8
+"""Where no attempt shows how many a node has."""
 NEAR_S = 900.0
 """A preemptor starts within this time of the preemption."""
 
@@ -63,6 +67,13 @@ def about(
     wanted = tuple(sorted(users)) if users is not None else None
     cluster = getattr(source, "cluster", None)
     return {"since": since, "until": until, "cluster": cluster, "partition": partition, "users": wanted}
+
+
+def apart(rows: Sequence[_OfNode]) -> Sequence[_OfNode]:
+    """Rows about nodes as they are; where they are of several clusters, with each node's cluster before its name: `c:n1`."""
+    if len({row.cluster for row in rows}) < 2:
+        return rows
+    return [dataclasses.replace(row, node=f"{row.cluster}:{row.node}") for row in rows]
 
 
 class FleetSpan:
@@ -107,6 +118,8 @@ class FleetSpan:
         base = self._context.sql(text("fleet_base"), param_values=self.bounds)
         if self.cluster is not None:
             base = base.filter(datafusion.col("cluster") == datafusion.lit(self.cluster))
+        # A selection's jobs are preempted by, and share nodes with, jobs that are not of it.
+        self._context.register_view("everybody", base)
         if partition is not None:
             base = base.filter(datafusion.col("partition") == datafusion.lit(partition))
         if self.users is not None:
@@ -123,6 +136,11 @@ class FleetSpan:
         """The only row of one figure's SQL file."""
         (row,) = self.rows(name, **values)
         return row
+
+    def gpus_per_node(self) -> int:
+        """GPUs that a node of the cluster has, by what its attempts held at once."""
+        found = self.rows("fleet_gpus_per_node")
+        return int(found[0]["gpus"]) if found else GPUS_PER_NODE
 
     def with_failures(self) -> None:
         """Registers the failed attempts, by incident, as table `failure`."""

@@ -109,7 +109,7 @@ def ettr_grid(
     users: Iterable[str] | None = None,
     *,
     n_gpus: int = 16_384,
-    gpus_per_node: int = 8,
+    gpus_per_node: int | None = None,
     assume: run_account.Assumptions | None = None,
 ) -> EttrGrid:
     """Failure rate x checkpoint interval x restart time (Figure 10 of the paper)."""
@@ -117,6 +117,7 @@ def ettr_grid(
     own = rates.large_job_rate(source, since, until, partition, users)
     used = rates.for_models(own, given.failures_per_node_day)
     rate = used.failures_per_node_day
+    n_nodes = max(1.0, n_gpus / (gpus_per_node or own.gpus_per_node))
     cells = [
         GridCell(
             rate_factor=factor,
@@ -124,7 +125,7 @@ def ettr_grid(
             restart_s=restart_s,
             ettr=ettr.renewal(
                 ettr.Model(
-                    n_nodes=max(1.0, n_gpus / gpus_per_node),
+                    n_nodes=n_nodes,
                     failures_per_node_day=rate * factor,
                     interval_s=interval_s,
                     restart_s=restart_s,

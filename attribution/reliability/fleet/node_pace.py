@@ -36,16 +36,17 @@ def node_pace(
     users: Iterable[str] | None = None,
 ) -> NodePace:
     """The gangs of the span's latest heartbeats. Users' processes write these numbers, so they convict no node."""
-    beats = [b for b in source.heartbeats(with_ranks=True) if since <= b.at < until]
+    beats = base.apart([b for b in source.heartbeats(with_ranks=True) if since <= b.at < until])
+    several = len({b.cluster for b in beats}) > 1
     gangs = _gangs(beats)
-    chosen = sorted(gangs, key=int)[-_MOST_GANGS:]
+    chosen = sorted(gangs, key=lambda gang: (int(gang[1]), gang[0]))[-_MOST_GANGS:]
+    heads = {gang: f"job {gang[1]}{f' of {gang[0]}' if several else ''}" for gang in chosen}
     cells: dict[str, dict[str, float]] = defaultdict(dict)
-    for job in chosen:
-        middle = median(gangs[job].values())
-        for node, own_s in gangs[job].items():
-            cells[node][f"job {job}"] = round(own_s / middle, 3)
-    columns = [f"job {job}" for job in chosen]
-    rows = tuple({"node": node, **{c: cells[node].get(c) for c in columns}} for node in sorted(cells))
+    for gang, head in heads.items():
+        middle = median(gangs[gang].values())
+        for node, own_s in gangs[gang].items():
+            cells[node][head] = round(own_s / middle, 3)
+    rows = tuple({"node": node, **{c: cells[node].get(c) for c in heads.values()}} for node in sorted(cells))
     return NodePace(
         **base.about(source, since, until, partition, users),
         nodes=rows,
@@ -53,19 +54,19 @@ def node_pace(
     )
 
 
-def _gangs(beats: Iterable[records.AgentHeartbeat]) -> dict[str, dict[str, float]]:
-    """Job to node to its slowest rank's own time, in the step window that most ranks of the gang show."""
-    shown: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+def _gangs(beats: Iterable[records.AgentHeartbeat]) -> dict[tuple[str, str], dict[str, float]]:
+    """Cluster and job to node to its slowest rank's own time, in the step window that most ranks of the gang show."""
+    shown: dict[tuple[str, str], dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for beat in beats:
         for key, rank in beat.ranks.items():
             job = key.partition(":")[0]
             window = slow.PaceWindow.from_row(rank.get("window")) if isinstance(rank, Mapping) else None
             if window is not None and digits.is_number(job):
-                own = shown[job][window.index]
+                own = shown[beat.cluster, job][window.index]
                 own[beat.node] = max(own.get(beat.node, 0.0), window.compute_s + window.input_s)
     found = {}
-    for job, windows in shown.items():
+    for gang, windows in shown.items():
         nodes = max(windows.items(), key=lambda item: (len(item[1]), item[0]))[1]
         if len(nodes) >= _FEWEST and median(nodes.values()) > 0:
-            found[job] = nodes
+            found[gang] = nodes
     return found

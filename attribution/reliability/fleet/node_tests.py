@@ -51,7 +51,7 @@ def node_tests(
     users: Iterable[str] | None = None,
 ) -> NodeTests:
     """Every node tested in the span. Partition and users do not apply."""
-    results = [r for r in source.results(since=since, until=until) if not r.peer]
+    results = base.apart([r for r in source.results(since=since, until=until) if not r.peer])
     series: dict[tuple[str, str, str, str], list[records.DiagnosticResult]] = defaultdict(list)
     for result in results:
         if result.measured is not None and result.outcome in (records.Outcome.OK, records.Outcome.WARN):

@@ -175,6 +175,8 @@ class LargeJobRate(base.Figure):
     per_node_day: float | None
     low_per_node_day: float | None
     high_per_node_day: float | None
+    gpus_per_node: int
+    """GPUs that a node has, by what attempts held at once."""
     counted: str = failures.COUNTED
 
 
@@ -225,6 +227,7 @@ def _large(span: base.FleetSpan, above_gpus: int) -> LargeJobRate:
         per_node_day=rate.rate,
         low_per_node_day=rate.low,
         high_per_node_day=rate.high,
+        gpus_per_node=span.gpus_per_node(),
     )
 
 
@@ -257,13 +260,14 @@ def mttf_by_size(
     users: Iterable[str] | None = None,
     *,
     above_gpus: int = LARGE_GPUS,
-    gpus_per_node: int = 8,
+    gpus_per_node: int | None = None,
     project_to: Iterable[int] = PROJECTED_GPUS,
 ) -> MttfBySize:
     """Runtime per attempt that infrastructure ended by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     rate = _large(span, above_gpus)
+    gpus_per_node = gpus_per_node or rate.gpus_per_node
     failed: dict[int, list[int]] = {}
     for row in span.rows("fleet_size_failures"):
         failed.setdefault(row["size"], []).append(row["n_failures"])

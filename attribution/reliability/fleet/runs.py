@@ -105,7 +105,7 @@ def expected_ettr(
     *,
     assume: run_account.Assumptions | None = None,
     queue_s: float = 0.0,
-    gpus_per_node: int = 8,
+    gpus_per_node: int | None = None,
     sizes: Iterable[int] = SIZES,
     simulate: bool = False,
 ) -> ExpectedEttr:
@@ -113,6 +113,7 @@ def expected_ettr(
     given = assume or run_account.Assumptions()
     own = rates.large_job_rate(source, since, until, partition, users)
     used = rates.for_models(own, given.failures_per_node_day)
+    gpus_per_node = gpus_per_node or own.gpus_per_node
     return ExpectedEttr(
         **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
         **asdict(used),
@@ -187,7 +188,7 @@ def what_if(
     n_gpus: int = 4096,
     assume: run_account.Assumptions | None = None,
     queue_s: float = 0.0,
-    gpus_per_node: int = 8,
+    gpus_per_node: int | None = None,
     rate_factor: float = 0.5,
     interval_s: float | None = None,
     write_s: float | None = None,
@@ -198,7 +199,7 @@ def what_if(
     own = rates.large_job_rate(source, since, until, partition, users)
     used = rates.for_models(own, given.failures_per_node_day)
     rate = used.failures_per_node_day
-    today = _model(n_gpus / gpus_per_node, rate, given, queue_s)
+    today = _model(n_gpus / (gpus_per_node or own.gpus_per_node), rate, given, queue_s)
     changes: list[tuple[str, dict[str, float]]] = [
         (f"failure rate x {rate_factor:g}", {"failures_per_node_day": rate * rate_factor})
     ]

@@ -61,14 +61,15 @@ def utilisation(
     partition: str | None = None,
     users: Iterable[str] | None = None,
     *,
-    gpus_per_node: int = 8,
+    gpus_per_node: int | None = None,
     n_nodes: int = 0,
     bucket_h: float = BUCKET_H,
     cap_s: float = losses.CAP_S,
 ) -> Utilisation:
-    """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes on which attempts with GPUs ran."""
+    """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes on which attempts with GPUs ran; `gpus_per_node`: what attempts held at once, if not given."""
     span = base.FleetSpan(source, since, until, partition, users, attempts=ATTEMPTS)
     span.with_losses(cap_s)
+    gpus_per_node = gpus_per_node or span.gpus_per_node()
     bucket_us = round(bucket_h * 3.6e9)
     bounds = {"bucket_us": bucket_us, **span.bounds}
     used = {r["n"]: r for r in span.rows("fleet_usage", **bounds)}

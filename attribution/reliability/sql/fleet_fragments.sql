@@ -1,12 +1,16 @@
 -- GPU time free on nodes that are partly in use, by stretch of time: a job of whole nodes cannot use it.
--- Inputs   view base; $bucket_us, $since_us, $until_us, $gpus_per_node.
+-- Inputs   views base and everybody (base without its selection: what others hold of a node is not free); $bucket_us, $since_us, $until_us, $gpus_per_node.
 -- Output   n (number of the stretch), free_gpu_s.
 -- Only attempts that hold less than their whole nodes leave a part free; per node their starts and ends are added up in order of time.
-WITH parts AS (
+WITH here AS (
+    SELECT DISTINCT cluster, node FROM (SELECT cluster, unnest(nodes) AS node FROM base WHERE gpus > 0) AS u
+), shared AS (
     SELECT cluster, unnest(nodes) AS node, CAST(gpus AS DOUBLE) / n_nodes AS held,
            greatest(start_us, $since_us) AS from_us, least(last_us, $until_us) AS to_us
-    FROM base
+    FROM everybody
     WHERE gpus > 0 AND gpus < n_nodes * $gpus_per_node
+), parts AS (
+    SELECT s.* FROM shared s JOIN here h ON h.cluster = s.cluster AND h.node = s.node
 ), edges AS (
     SELECT cluster, node, from_us AS at_us, held AS change FROM parts WHERE to_us > from_us
     UNION ALL

@@ -1,12 +1,12 @@
 -- Work lost to infrastructure, first and second order, a row per attempt that lost it.
 -- First order: attempts ended by infrastructure. Second order: attempts PREEMPTED by a job that had to start again because
 -- infrastructure ended it. Each loses min(its whole runtime, also before the span, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper); a hung attempt also loses the time that it hung.
--- Inputs   view base; $cap_s, $near_us (how soon after a preemption the preemptor starts).
+-- Inputs   views base and everybody (base without its selection: whoever preempted is often of another partition); $cap_s, $near_us (how soon after a preemption the preemptor starts).
 -- Output   view lost: is_first, size, end_us, gpu_s, span_gpu_s (of gpu_s, at most the GPU time that the attempt held in the span).
 WITH restarted AS (
     SELECT r.cluster, r.job_id, r.start_us, unnest(r.nodes) AS node
-    FROM base r
-    JOIN (SELECT cluster, job_id, attempt FROM base WHERE infra AND ended) f
+    FROM everybody r
+    JOIN (SELECT cluster, job_id, attempt FROM everybody WHERE infra AND ended) f
       ON f.cluster = r.cluster AND f.job_id = r.job_id AND f.attempt = r.attempt - 1
     WHERE r.attempt > 1
 ), preempted AS (

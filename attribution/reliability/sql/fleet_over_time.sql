@@ -1,6 +1,7 @@
 -- Infrastructure failures per component and bucket of time, with the GPU time spent in the bucket.
 -- Inputs   views base and failure (failures.py); $bucket_us, $since_us, $until_us.
 -- Output   bucket_us (start), component, n_failures (incidents that began in it), gpu_s (all attempts, in that bucket). Buckets without failures have component ''.
+-- A bucket may have failures and no GPU time: an attempt that ended as it began, or in the instant with which the bucket begins.
 -- A suspended attempt counts with the share of its life that it was not suspended (fleet_base.sql).
 -- Each attempt is spread over the few buckets it touches: an equality, never a range join.
 WITH spans AS (
@@ -21,8 +22,8 @@ WITH spans AS (
     WHERE is_first
     GROUP BY 1, 2
 )
-SELECT $since_us + e.n * $bucket_us AS bucket_us, coalesce(f.component, '') AS component,
-       coalesce(f.n_failures, 0) AS n_failures, e.gpu_s
+SELECT $since_us + coalesce(e.n, f.n) * $bucket_us AS bucket_us, coalesce(f.component, '') AS component,
+       coalesce(f.n_failures, 0) AS n_failures, coalesce(e.gpu_s, 0.0) AS gpu_s
 FROM exposure e
-LEFT JOIN failures f ON f.n = e.n
+FULL OUTER JOIN failures f ON f.n = e.n
 ORDER BY 1, 2

@@ -1,5 +1,5 @@
 -- Jobs that infrastructure ended repeatedly, and the attempts that they preempted when they returned.
--- Inputs   view base; $min_failures, $near_us.
+-- Inputs   views base and everybody (base without its selection: whom they preempted); $min_failures, $near_us.
 -- Output   cluster, job_id, user, gpus, n_attempts, n_failures, causes (comma separated), n_preempted, preempted_gpus.
 WITH failures AS (
     SELECT cluster, job_id, coalesce(cause, 'unjudged') AS blamed FROM base WHERE infra AND ended
@@ -23,7 +23,7 @@ WITH failures AS (
     UNION ALL
     SELECT *, start_us / $near_us - 1 AS k FROM starts
 ), preempted AS (
-    SELECT cluster, job_id, submit_us, end_us, gpus, unnest(nodes) AS node FROM base WHERE state = 'PREEMPTED' AND ended
+    SELECT cluster, job_id, submit_us, end_us, gpus, unnest(nodes) AS node FROM everybody WHERE state = 'PREEMPTED' AND ended
 ), victims AS (
     SELECT DISTINCT s.cluster, s.job_id, p.job_id AS victim, p.submit_us, p.gpus
     FROM both_buckets s

@@ -7,7 +7,8 @@
 --          n_gpus bigint
 with recent as (
     select cluster, "user", run_key, max(over_at) as ended_at, bool_or(over_at is null) as goes_on, bool_or(end_at is not null) as has_end
-    from (select *, coalesce(end_at, probing.ran_until(a)) as over_at from probing.job_attempt a) as a
+    from (select *, case when o.at is not null then greatest(o.at, a.start_at, a.submit_at) end as over_at  -- as the account has it
+          from probing.job_attempt a, lateral (select coalesce(a.end_at, probing.ran_until(a)) as at) as o) as a
     where (end_at >= $1 or end_at is null) and run_key <> ''
     group by cluster, "user", run_key
     having bool_or(start_at is not null)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, node_faults, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, recovery, signatures
 from probing_cluster.core import records, vocabulary
 
 _SHORT = timedelta(seconds=120)
@@ -64,16 +64,13 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         elif weight > 0 and _lacked_a_file(view, sighting):
             weight = max(weight, 0.82)
         # The next recovery counts: a later stall has its own.
-        later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
+        again = recovery.saved_at(view, sighting, back.get((sighting.event.node, sighting.device), ()))
         thrown_out = sighting.event.code in _THROWN_OUT and view.end_at - sighting.last_at <= _MISSED
-        if not later or (thrown_out and _failed_in_a_file(view)):
+        if again is None or (thrown_out and _failed_in_a_file(view)):
             return weight
-        again = min(later)
-        short = again - sighting.at < _SHORT
-        waits = makes_calls_wait(sighting.event) or sighting.at > view.end_at
-        if again > view.end_at and not (short and waits):
-            return weight  # it was still away when the job ended
-        return weight * (0.4 if short or again < view.onset_at else 0.7)
+        if again - sighting.at < _SHORT or again < view.onset_at:
+            return weight * 0.4
+        return weight if again > view.end_at else weight * 0.7
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
         claim = claims.replace_claim(claim, words=_became(claim))
@@ -190,7 +187,7 @@ def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bo
     """
     return (
         claim.weight >= claims.LIKELY
-        and view.end_at < claim.at <= view.end_at + node_faults.READ_TWICE
+        and view.end_at < claim.at <= view.end_at + recovery.READ_TWICE
         and claim.evidence[0].source in vocabulary.POLLED_SOURCES
         and _works_under(view, claim.device)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import case as cases
@@ -11,6 +11,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     node_faults,
+    phrases,
     recovery,
     signatures,
     window,
@@ -27,6 +28,9 @@ _LOOKED = timedelta(seconds=40)
 """The agent's readings find a port that is down within this."""
 _COUNTED = frozenset({"link_downed", "carrier_lost", "link_error_recovery"})
 """Counters of events that are over if the same reading finds the port up."""
+_OVER_HOURS = frozenset({("check", "ib_flap"), ("ib_link", "flapping"), ("eth_link", "flapping")})
+"""Sorts (kind, code) that count flaps over many hours: they bear the time of the reading, and no flap need be of this job."""
+_REPEATEDLY = "{part} went down and came back within the last hours, by its own counter ({what}); whether it did so under this job is not known"
 _STAYED_DOWN = 0.3
 """Least weight of a link that stayed down."""
 _DOWN_MESSAGES = frozenset({"link_down", "bond_down"})
@@ -39,12 +43,30 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         sightings = view.of(cause)
         backs = _recoveries(sightings)
         made = claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
+        counts = [c for c in made if not _is_dated(view, c)]
+        # A port with an event of its own under the job goes before one of which only the hours before are known.
+        made = [c for c in made if c not in counts] or [_of_hours(c) for c in counts]
         yield from (_known_from_a_log(view, _raised_for_lost_node(view, claim)) for claim in made)
     without_peers = len(view.attempt.nodes) == 1 and view.fully_watched
     if not any(claims.weigh(s) > 0 for s in view.of("ib_link")) and not (
         without_peers or _gave_up_before(view)
     ):
         yield from claims.hints(view, "ib_link", "links", findings.FindingRole.HINT)
+
+
+def _is_dated(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+    """False for a port of which only a count over hours is known, or that and a fault from before the start."""
+    faults = [e for e in claim.evidence if not signatures.of(e).recovery]
+    return all((e.kind, e.code) not in _OVER_HOURS for e in faults) or any(
+        (e.kind, e.code) not in _OVER_HOURS and e.at >= view.start_at for e in faults
+    )
+
+
+def _of_hours(claim: claims.Claim) -> claims.Claim:
+    part = phrases.part_of_node(claim.device, claim.node, claim.info.noun)
+    return claims.replace_claim(
+        claim, sentence=_REPEATEDLY.format(part=part, what=phrases.what(claim.evidence[0]))
+    )
 
 
 def _reached_out(view: evidence_view.EvidenceView, node: str) -> bool:
@@ -108,7 +130,7 @@ def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[s
 
 def _staying_down(
     view: evidence_view.EvidenceView,
-    every: Iterable[evidence_view.CaseSighting],
+    every: Sequence[evidence_view.CaseSighting],
     backs: dict[tuple[str, str], list[datetime]],
 ) -> claims.Adjust:
     read = [s for s in every if s.event.source == "sysfs" and s.signature.role is not signatures.Role.CONTEXT]
@@ -116,29 +138,39 @@ def _staying_down(
     alone = not cases.may_have_peers(view.attempt) and not window.given_up(view.attempt)
     missed = _missed_a_host(view)
     step = node_faults.longest_step(view)
+    went = {
+        (s.event.node, n)
+        for s in every
+        if s.at >= view.start_at
+        and not s.signature.recovery
+        and (s.event.kind, s.event.code) not in _OVER_HOURS
+        for n in recovery.part_names(s)
+    }
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight == 0:
             return weight
         if alone and not _reached_out(view, sighting.event.node):
             return 0.0
+        names = recovery.part_names(sighting)
+        if (sighting.event.kind, sighting.event.code) in _OVER_HOURS and went.isdisjoint(
+            (sighting.event.node, n) for n in names
+        ):
+            weight *= 0.5  # the agent's other readings and the kernel would date a flap under the job
         if alone and missed:
             weight = min(2 * weight, 1.0)  # `claims.weigh` halves it, for it may need no network
         if view.crashed:
             # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5
-        later = [
-            t
-            for n in recovery.part_names(sighting)
-            for t in backs.get((sighting.event.node, n), [])
-            if sighting.last_at < t <= max(view.end_at, sighting.at + _FLAP)
-        ]
+        up_at = recovery.saved_at(
+            view, sighting, (t for n in names for t in backs.get((sighting.event.node, n), []))
+        )
         if sighting.event.code in records.ADAPTER_CODES:
-            later = []  # after an adapter fault, all work in progress on it is lost
+            up_at = None  # after an adapter fault, all work in progress on it is lost
         near = -_FELT <= sighting.at - view.onset_at <= _FELT + step
-        back = later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP)
+        back = up_at is not None and (view.onset_at - up_at > _FELT or up_at - sighting.at <= _FLAP)
         counted = sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True
-        if back or counted or (not later and _came_back_unseen(view, sighting, read)):
+        if back or counted or (up_at is None and _came_back_unseen(view, sighting, read)):
             return weight * (0.4 if near else 0.2)
         if _is_of_lost_node(view, sighting.event) and not _lived_on(view, sighting.event):
             return weight * 0.2

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,9 @@ def register(register: commands.Commands) -> None:
         "--since", default="28d", metavar="WHEN", help="28d (ago, the default), yesterday, 2026-01-31 …"
     )
     made.add_argument(
-        "--until", metavar="WHEN", help="end of the span (default now, or where imported accounting ends)"
+        "--until",
+        metavar="WHEN",
+        help="end of the span (default, and at the latest: now, or where imported accounting ends)",
     )
     cluster_choice.add_option(made)
     made.add_argument(
@@ -99,11 +101,9 @@ def _fleet(args: argparse.Namespace) -> int:
     with db_store.Store.open(config) as opened, progress.ProgressBar("fleet", len(names), "figures") as done:
         # Who is not let in hears it before seconds of imports and figures.
         store = opened.of(None) if args.all_clusters else cluster_choice.chosen(opened, config, args.cluster)
-        # Imported accounting says nothing of what came after it was exported.
-        exported_until = store.exported_until()
-        last = now if exported_until is None else min(now, exported_until + timedelta(seconds=1))
+        last = store.recorded_until(now)
         since = span.instant(args.since, last)
-        until = span.instant(args.until, now) if args.until else last
+        until = min(span.instant(args.until, now), last) if args.until else last
         about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
         clusters = store.cluster or ", ".join(store.clusters()) or config.cluster.name
         _require_attempts(store, config, args, since, until)
@@ -141,7 +141,8 @@ def _require_attempts(
 ) -> None:
     """Raises NotFound for a partition or user that no attempt of the span has: a slip of the keyboard."""
     if until <= since:
-        raise errors.UsageError(f"--until {args.until or 'now'} is not after --since {args.since}")
+        ends = f"; what is on record ends {until:%Y-%m-%d %H:%M} UTC" if args.until else ""
+        raise errors.UsageError(f"--until {args.until or 'now'} is not after --since {args.since}{ends}")
     for option, names in (("--partition", [args.partition]), ("--user", args.user or [])):
         if "" in names:
             raise errors.UsageError(

@@ -73,7 +73,7 @@ _STOPS = re.compile(
 _MAKE = re.compile(
     r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[(?!.{0,200}\b(?:clean\w{0,10}|distclean|docs?|tests?|check|lint|help)\])"
 )
-SHELL_DEATH = r".{0,300}: line \d{1,9}: {1,4}\d{1,10} "
+SHELL_DEATH = r".{0,300}: line \d{1,9}: {1,6}\d{1,10} "
 """The head of a shell's report that a signal ended a command of its script."""
 _BY_SHELL = re.compile(SHELL_DEATH)
 _AT_LIMIT = re.compile(

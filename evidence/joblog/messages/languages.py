@@ -133,7 +133,7 @@ _LAUNCHER = re.compile(
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
-    r"|\S{1,300}: symbol lookup error: "
+    r"|(?!(?:\S{0,200}/)?(?:tput|stty|tset|clear|reset): )\S{1,300}: symbol lookup error: "
     r"|(?:MATLAB:\S{1,80} -> )?Invalid MEX-file '"
     r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )
@@ -147,7 +147,7 @@ _CODES = re.compile(
     r"EXITING:? because of (?i:fatal) \w{0,20} ?(?i:error)\b"
     r"|ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
     r"|ERROR on proc \d{1,8}: \S"
-    r"|Error in routine \S{1,80}"
+    r"|Error in routine \S{1,80}|Open_input_file: error opening \S"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-|(?:Try option|or (?:see|try)|to get more|configure using|Run with|User provided function|Note: )\b)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
     r"|# UNRECOVERABLE ERROR \(ierr="
@@ -365,7 +365,7 @@ FAMILY = grammar.LogFamily(
         "temporarily unavailable", "native thread", "main class", "jarfile", "initialization of VM",
         "ERROR", "Error*", "Error in user input", "(unhandled task", "ssertion failed", "ssertion Failed",
         "ssert failed", "ssert Failed", "ASSERTION FAILED", "ASSERT FAILED", " CALLED FROM ",
-        "FINISH called", "ABORT called", "Abort called", "FATAL ERROR ", "Fatal error ",
+        "FINISH called", "Open_input_file: ", "ABORT called", "Abort called", "FATAL ERROR ", "Fatal error ",
         "Error detected by", " encountered a", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test", "Test Failed at", "Pipestance failed",
     ),
     read=read,

@@ -78,7 +78,7 @@ _NUMBERED = re.compile(
 )
 """Launchers that number the processes they start: MosaicML's Composer, torch.multiprocessing, Lightning."""
 _SHELL = re.compile(
-    r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?:\*\*)?(?P<how>Killed(?!\s{1,40}(?:\S{1,80}/)?(?:nvidia-smi|rocm-smi|dcgmi|gpustat|nvtop|h?top|vmstat|iostat|mpstat|pidstat|sar|dstat|tail|sleep|watch)(?:\s|$))|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
+    r"(?:^|\s)line \d{1,9}: {1,6}(?P<pid>\d{1,10}) (?:\*\*)?(?P<how>Killed(?!\s{1,40}(?:\S{1,80}/)?(?:nvidia-smi|rocm-smi|dcgmi|gpustat|nvtop|h?top|vmstat|iostat|mpstat|pidstat|sar|dstat|tail|sleep|watch)(?:\s|$))|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
 _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"

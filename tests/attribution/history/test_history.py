@@ -357,6 +357,9 @@ def test_a_month_that_was_written_is_put_into_its_place_after_a_crash(
     later = SetClock(datetime.now(UTC) + 2 * history.OVERLAP)
     with pytest.raises(KeyboardInterrupt):
         history.renew(year, tmp_path, ["2026-01"], later)
+    alone = sources.PostgresSource(year.connection_uri())
+    assert plain(history.of(year).events(SINCE, UNTIL)) == plain(alone.events(SINCE, UNTIL))
+    assert plain(history.of(year).attempts(SINCE, UNTIL)) == plain(alone.attempts(SINCE, UNTIL))
     monkeypatch.setattr(history, "_replace", replace)
     assert history.incomplete(year, tmp_path, ["2026-01"]) == ["2026-01"]
     assert history.renew(year, tmp_path, ["2026-01"]) == []
@@ -365,6 +368,33 @@ def test_a_month_that_was_written_is_put_into_its_place_after_a_crash(
     of = {r["attempt_id"]: r["nodes"] for r in stored(tmp_path, "attempts")}
     assert all(nodes[r["node_idx"]] in of[r["attempt_id"]] for r in stored(tmp_path, "attempt_nodes"))
     assert ["n9"] in of.values()
+
+
+@pytest.mark.parametrize("n_placed", [0, 1, 2])
+@pytest.mark.parametrize("first", [True, False], ids=["first month", "second month"])
+def test_a_month_that_is_being_placed_is_read_from_postgres(year, tmp_path, monkeypatch, first, n_placed):
+    """The manifest names it before its files are there, and after a crash until the next night: figures must not lack a month."""
+    alone = sources.PostgresSource(year.connection_uri())
+    if not first:
+        history.export(year, tmp_path, before=FEBRUARY, since=SINCE)
+    replace, places = history._replace, []
+
+    def dies(fresh, path):
+        if path.name == "part.parquet":
+            if len(places) == n_placed:
+                raise KeyboardInterrupt
+            places.append(path)
+        replace(fresh, path)
+
+    monkeypatch.setattr(history, "_replace", dies)
+    year.remember(history.REMEMBERED, {"directory": str(tmp_path)})
+    later = SetClock(datetime.now(UTC) + 2 * history.OVERLAP)
+    with pytest.raises(KeyboardInterrupt):
+        history.export(year, tmp_path, before=FEBRUARY if first else MARCH, since=SINCE, at=later)
+    joined = history.of(year)
+    assert isinstance(joined, history.HistoryAndPostgres)
+    assert plain(joined.attempts(SINCE, UNTIL)) == plain(alone.attempts(SINCE, UNTIL))
+    assert plain(joined.events(SINCE, UNTIL)) == plain(alone.events(SINCE, UNTIL))
 
 
 def test_the_next_export_puts_into_its_place_what_a_crash_left(year, tmp_path, monkeypatch):

@@ -242,6 +242,15 @@ def test_a_verdict_that_says_since_when_it_hung_changes_the_account_made_before(
     assert account(store, later).productive_s == before.productive_s
 
 
+@pytest.mark.parametrize("back", [{"end_at": -60}, {"submit_at": 60, "start_at": 60, "end_at": 0}])
+def test_a_run_that_a_clock_set_back_ended_before_its_start_is_accounted_once(store, make, back):
+    """Its account ends where it began, which is not its end, and no pass makes it anew for that."""
+    store.upsert_attempts([make.attempt(**{k: make.start + timedelta(seconds=v) for k, v in back.items()})])
+    at = SetClock(make.end + timedelta(days=1))
+    account(store, at)
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 0
+
+
 def test_an_end_that_accounting_told_late_changes_the_account_of_a_run_that_waits(store, make):
     """The account counted the attempt as running when it had ended: nothing was lost by it. Once is enough."""
     at = SetClock(make.end + timedelta(seconds=3))

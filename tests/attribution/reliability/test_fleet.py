@@ -290,6 +290,21 @@ def test_failures_over_time(memory):
     assert [sum(b.failures.values()) for b in days.buckets][:2] == [0, 3]
 
 
+def test_a_failure_of_a_stretch_without_gpu_time_is_in_it() -> None:
+    """One attempt ended in the instant with which a day begins, one as it began: nothing else ran on these days."""
+    cluster = Cluster()
+    cluster.run(1, 0, 24, ("n1",), "NODE_FAIL")
+    cluster.run(2, 48, 0, ("n1",), "BOOT_FAIL")
+    found = fleet.failures_over_time(InMemory(cluster), SINCE, UNTIL, bucket=timedelta(days=1))
+    rates = fleet.failure_rates(InMemory(cluster), SINCE, UNTIL)
+    assert [((b.at - SINCE).days, b.gpu_h, b.failures, b.per_gpu_h) for b in found.buckets] == [
+        (0, 192.0, {}, 0.0),
+        (1, 0.0, {"node": 1}, None),
+        (2, 0.0, {"node": 1}, None),
+    ]
+    assert sum(c.n_failures for c in rates.components) == 2
+
+
 def test_large_job_rate_and_its_threshold(memory):
     """Three failures in 32 x (24 + 12.25) node-hours of jobs above 128 GPUs."""
     got = fleet.large_job_rate(memory, SINCE, UNTIL)
@@ -344,6 +359,54 @@ def test_goodput_loss_of_what_hung(toy):
         toy.run(job_id, 200, 10, many, "TIMEOUT", cause)
         toy.verdicts[-1] = dataclasses.replace(toy.verdicts[-1], stalled_at=T0 + timedelta(hours=204))
     assert fleet.goodput_loss(InMemory(toy), SINCE, UNTIL).first_gpu_h == pytest.approx(before + 6.5 * 256)
+
+
+def test_whom_a_selection_meets_need_not_be_of_it(memory) -> None:
+    """Bob's job was preempted for alice's: his selection shows what he lost by it, hers whom she preempted."""
+    whole = fleet.goodput_loss(memory, SINCE, UNTIL)
+    bobs = fleet.goodput_loss(memory, SINCE, UNTIL, users=["bob"])
+    assert whole.second_gpu_h > 0
+    assert (bobs.first_gpu_h, bobs.second_gpu_h) == (0, whole.second_gpu_h)
+    (storm,) = fleet.requeue_storms(memory, SINCE, UNTIL, users=["alice"]).storms
+    assert storm == fleet.requeue_storms(memory, SINCE, UNTIL).storms[0]
+    assert storm.n_preempted == 1
+
+
+def test_a_cluster_of_four_gpus_a_node_is_measured_by_four() -> None:
+    """By eight, a full cluster was half idle, and a job of 1,024 GPUs had half of its nodes, so that it lived twice as long."""
+    c = Cluster()
+    many = tuple(f"n{i}" for i in range(64))
+    c.run(1, 0, 100, many, "FAILED", "gpu_lost", n_gpus=256)
+    c.run(2, 100, 236, many, n_gpus=256)
+    c.run(3, 0, 0.5, ("n90",), n_gpus=64)  # accounting lost some of its nodes
+    source = InMemory(c)
+    used = fleet.utilisation(source, SINCE, UNTIL, users=["alice"], n_nodes=64)
+    assert (used.gpus_per_node, round(used.utilisation_frac, 2)) == (4, 1.0)
+    by_size = fleet.mttf_by_size(source, SINCE, UNTIL)
+    per_day = by_size.rate.per_node_day
+    assert next(s.projected_h for s in by_size.sizes if s.n_gpus == 1024) == pytest.approx(
+        24 / (256 * per_day)
+    )
+    (large,) = fleet.expected_ettr(source, SINCE, UNTIL, sizes=[1024]).sizes
+    assert large.mttf_h == pytest.approx(24 / (256 * per_day))
+    scenarios = fleet.what_if(source, SINCE, UNTIL, n_gpus=1024).scenarios
+    assert scenarios[0].mttf_h == pytest.approx(24 / (256 * per_day))
+    for by_hand in (
+        fleet.utilisation(source, SINCE, UNTIL, gpus_per_node=8),
+        fleet.utilisation(InMemory(Cluster()), SINCE, UNTIL),
+    ):
+        assert by_hand.gpus_per_node == 8
+
+
+def test_what_others_hold_of_a_node_is_not_free() -> None:
+    """Two halves of n1, of two partitions, for an hour, and one of them an hour longer; n2 is the other partition's alone."""
+    c = Cluster()
+    c.run(1, 0, 2, ("n1",), n_gpus=4)
+    c.run(2, 0, 1, ("n1",), n_gpus=4, partition="other")
+    c.run(3, 0, 1, ("n2",), n_gpus=2, partition="other")
+    found = {p: fleet.utilisation(InMemory(c), SINCE, UNTIL, partition=p) for p in ("gpu", "other")}
+    free = {p: sum(b.fragmented_gpu_h for b in f.buckets) for p, f in found.items()}
+    assert free == {"gpu": 4.0, "other": 4.0 + 6.0}
 
 
 def test_requeue_storms(memory):

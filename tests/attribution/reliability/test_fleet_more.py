@@ -136,7 +136,7 @@ def test_coverage_is_what_a_loop_counts(seed):
 
 def test_the_grid_is_the_renewal_form_and_agrees_with_simulation():
     """Every combination once; a corner of it simulated."""
-    found = fleet.ettr_grid(Drawn(1), SINCE, UNTIL, n_gpus=4096)
+    found = fleet.ettr_grid(Drawn(1), SINCE, UNTIL, n_gpus=4096, gpus_per_node=8)
     assert len({(c.rate_factor, c.interval_s, c.restart_s) for c in found.cells}) == len(found.cells) == 60
     corner = max(found.cells, key=lambda c: (c.rate_factor, c.interval_s, c.restart_s))
     model = ettr.Model(

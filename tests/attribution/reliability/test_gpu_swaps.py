@@ -76,3 +76,40 @@ def test_a_sample_of_the_jobs_finds_them_too(store):
     assert found.n_swaps == sum(swaps.values())
     none = fleet.gpu_swaps(store, SINCE, UNTIL, partition="nowhere")
     assert (none.n_swaps, none.n_watched, none.per_node_day) == (0, 0, None)
+
+
+@pytest.mark.parametrize("jobs_a_day", [0.3, 1, 3])
+def test_cards_that_few_jobs_are_given_are_no_swaps(store, jobs_a_day):
+    """Sixty nodes of eight cards, none swapped, with jobs of one to four of them: a card that was seen in March alone was not taken out."""
+    rng = random.Random(5)
+    attempts = []
+    for node in range(60):
+        for _ in range(round(28 * jobs_a_day)):
+            start = T0 + timedelta(hours=28 * 24 * rng.random())
+            held = [f"GPU-{node}-{g}" for g in rng.sample(range(8), rng.choice((1, 1, 1, 2, 4)))]
+            attempts.append(of_cards(len(attempts) + 1, start, f"n{node}", held))
+    store.upsert_attempts(attempts)
+    found = fleet.gpu_swaps(store, SINCE, UNTIL)
+    assert found.n_swaps == 0
+    assert found.n_watched + found.n_unclear == 60
+    assert (found.n_watched > 55) is (jobs_a_day == 3)
+
+
+def test_a_selection_is_of_nodes_and_not_of_what_was_in_them(store):
+    """Bob's two jobs held two cards of a node whose eight were all there, by alice's jobs."""
+    eight = [f"GPU-{g}" for g in range(8)]
+    jobs = [of_cards(n, T0 + timedelta(days=n), "n1", eight, user="alice") for n in range(1, 8)]
+    jobs += [of_cards(n, T0 + timedelta(days=n), "n1", eight[n - 20 : n - 19], user="bob") for n in (20, 27)]
+    jobs.append(of_cards(40, T0 + timedelta(days=5), "n2", eight, user="alice"))
+    store.upsert_attempts(jobs)
+    found = fleet.gpu_swaps(store, SINCE, UNTIL, users=["bob"])
+    assert (found.n_swaps, found.n_watched, found.n_unclear) == (0, 1, 0)
+    assert found.node_days == pytest.approx(26, abs=0.2)
+
+
+def of_cards(job_id, start, node, cards, user="u"):
+    """Two hours of these cards."""
+    return records.JobAttempt(
+        cluster="c", job_id=job_id, submit_at=start, start_at=start, end_at=start + timedelta(hours=2), state="COMPLETED",
+        nodes=(node,), n_gpus=len(cards), gpus={node: tuple(cards)}, user=user, run_key=str(job_id),
+    )  # fmt: skip

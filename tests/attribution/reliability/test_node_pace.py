@@ -43,3 +43,18 @@ def test_the_node_that_works_longer_than_its_gang_is_hot(store: db_store.Store) 
     assert "n3, job 7: 19% slower" in page or "n3, job 7: 20% slower" in page
     empty = fleet.node_pace(store, NOW + timedelta(days=1), NOW + timedelta(days=2)).to_json()
     assert "No gang" in fleet_words.sentences("node-pace", empty)[0]
+
+
+def test_two_clusters_have_two_jobs_of_a_number_and_two_nodes_of_a_name(store: db_store.Store) -> None:
+    """Together, as `--all-clusters` asks for them: one's slow node is not the other's, nor are their ranks one gang."""
+    for cluster, slowest in (("c", 1.5), ("d", 1.0)):
+        for n, seconds in enumerate((1.0, 1.0, slowest), 1):
+            beat = records.AgentHeartbeat(
+                cluster=cluster, node=f"n{n}", at=NOW, ranks={f"7:{n}": rank(seconds)}
+            )
+            delivery.Delivery(store.connection_uri(), cluster, f"n{n}").deliver(heartbeat=beat)
+    figure = fleet.node_pace(store.of(None), NOW - timedelta(days=1), NOW + timedelta(days=1))
+    assert figure.n_gangs == 2
+    by_node = {row["node"]: row for row in figure.nodes}
+    assert (by_node["c:n3"]["job 7 of c"], by_node["d:n3"]["job 7 of d"]) == (1.5, 1.0)
+    assert by_node["d:n3"]["job 7 of c"] is None

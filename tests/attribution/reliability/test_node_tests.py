@@ -44,3 +44,21 @@ def test_the_map_and_the_drift(store: db_store.Store) -> None:
     assert "n2, disk: failed" in page
     assert ">fail</text>" in page, "the word stands in the cell: colour says nothing by itself"
     assert page.index("n2, disk") < page.index("n3, gemm") < page.index("n1, gemm"), "the worst first"
+
+
+def test_nodes_of_one_name_on_two_clusters_are_two(store: db_store.Store) -> None:
+    """Together they would drift from one's figure to the other's."""
+    rows = [
+        records.DiagnosticResult(
+            result_id=uuid.uuid4(), cluster=cluster, round_id=uuid.uuid4(), node="n1", test="gemm", unit="s", model=cluster, version="1",
+            outcome=records.Outcome.OK, measured=level, at=START + timedelta(days=day), device="cpu",
+        )
+        for day in range(24)
+        for cluster, level in ((("c", 1.0),) if day < 12 else (("d", 2.0),))
+    ]  # fmt: skip
+    store.add_results(rows)
+    found = fleet.node_tests(store.of(None), START, START + timedelta(days=30))
+    assert {r["node"]: r["gemm"] for r in found.nodes} == {"c:n1": 1.0, "d:n1": 1.0}
+    assert fleet.node_tests(store.of("c"), START, START + timedelta(days=30)).nodes == (
+        {"node": "n1", "gemm": 1.0},
+    )

@@ -19,7 +19,7 @@ import pytest
 from probing_cluster.control_plane.cli import main, span
 from probing_cluster.control_plane.cli.history import fleet_commands, import_commands
 from probing_cluster.control_plane.terminal import fleet_text, progress
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 
 Run = Callable[..., tuple[int, str, str]]
@@ -322,7 +322,10 @@ def test_a_span_that_begins_before_the_first_record_begins_there(
         "node-tests",
         "lemon-signals",
     }
-    hours = 11 * 24 - 10 - 1 / 60
+    hours = (
+        59 / 60 + 1 / 3600
+    )  # to where the imported accounting ends: of what came after it nothing is known
+    assert found["until"] == "2026-11-20T11:00:01Z"
     assert found["capacity_gpu_h"] == pytest.approx(found["n_nodes"] * 8 * hours)
     words = f"Nothing is on record before {first[:16].replace('T', ' ')} UTC: the figures of attempts begin there, not at 2026-10-01 00:00."
     for figure in ("all", "utilisation"):
@@ -334,6 +337,24 @@ def test_a_span_that_begins_before_the_first_record_begins_there(
     for since, end in ((first, until), ("2026-09-01", requested)):
         within = json.loads(run("fleet", "utilisation", "--since", since, "--until", end, "--json")[1])
         assert "requested_since" not in within
+
+
+def test_a_span_does_not_reach_beyond_what_is_known(run: Run, store: db_store.Store) -> None:
+    """`--until` the end of today: a job that runs has not yet run until then, and no GPU was idle or in use."""
+    store.remember("accounting.until c", "2026-11-20T11:00:00Z")  # a service reads accounting
+    start = clock.SYSTEM.now() - timedelta(hours=4)
+    store.upsert_attempts([
+        records.JobAttempt(
+            cluster="c", job_id=7, submit_at=start, start_at=start, end_at=None, state="RUNNING", nodes=("n1",), n_gpus=8, user="alice"
+        )
+    ])  # fmt: skip
+    later = f"{clock.SYSTEM.now() + timedelta(days=2):%Y-%m-%d}"
+    found = json.loads(run("fleet", "utilisation", "--since", "28d", "--until", later, "--json")[1])
+    assert found["capacity_gpu_h"] == pytest.approx(32, rel=0.05)
+    assert found["utilisation_frac"] == pytest.approx(1)
+    code, _, err = run("fleet", "--since", later, "--until", f"{later}T12:00Z")
+    assert code == 2
+    assert "what is on record ends" in err
 
 
 def test_the_fleet_commands_are_the_fleet_figures() -> None:

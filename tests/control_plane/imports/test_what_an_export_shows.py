@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from probing_cluster.attribution.passes import attribute
 from probing_cluster.attribution.reliability import accounts
 from probing_cluster.control_plane.imports import load
 from probing_cluster.core import errors, records, settings, vocabulary
@@ -176,6 +177,52 @@ def test_a_requeued_job_stays_one_job(store: db_store.Store, tmp_path: Path) -> 
     assert whole.other_submits == ()
     store.upsert_attempts([dataclasses.replace(whole.attempts[0].attempt, submit_at=at("09:00:00"), name="")])
     assert len(report(store, "5").attempts) == 3
+
+
+@pytest.mark.parametrize(("zone", "hours"), [("Europe/Berlin", "1 h"), ("Asia/Kolkata", "5.5 h")])
+def test_an_export_that_is_stored_as_of_another_zone_is_refused(
+    store: db_store.Store, tmp_path: Path, zone: str, hours: str
+) -> None:
+    """Who reads the note that times were taken for UTC imports again with the zone: every job would have been requeued once."""
+    path = tmp_path / "sacct"
+    path.write_text("\n".join((HEAD, DONE, row("5", "NODE_FAIL"), row("5", "FAILED", "13:00:00", submit="11:00:00", start="12:00:00"))))  # fmt: skip
+    order = load.LoadOrder(sacct=[path], cluster="c", now=NOW)
+    load.load(store, order)
+    load.load(store, order)
+    stored = store.attempts()
+    assert len(stored) == 3
+    with pytest.raises(errors.MalformedInput, match=f"with all its times {hours} later: .*--timezone"):
+        load.load(store, dataclasses.replace(order, timezone=zone))
+    assert store.attempts() == stored
+
+
+def test_a_job_requeued_at_each_limit_is_of_no_other_zone(store: db_store.Store, tmp_path: Path) -> None:
+    """It may wait and run for the same seconds twice; the day's other jobs are stored as they are."""
+    again = row("5", "TIMEOUT", "12:00:00", submit="11:00:00", start="11:00:00")
+    imported(store, tmp_path, row("5", "TIMEOUT"), row("6", "COMPLETED"))
+    imported(store, tmp_path, again, row("6", "COMPLETED"))
+    assert [(a.job_id, a.attempt) for a in store.attempts(job_ids=[5])] == [(5, 1), (5, 2)]
+
+
+@pytest.mark.parametrize("days", ["in order", "backwards", "at once"])
+def test_the_exports_of_two_days_count_a_jobs_starts_together(
+    store: db_store.Store, tmp_path: Path, days: str
+) -> None:
+    """Each file shows one start of the requeued job; what was judged under the other number is judged again."""
+    first = row("5", "NODE_FAIL")
+    again = row("5", "FAILED", "13:00:00", submit="11:00:00", start="12:00:00")
+    if days == "at once":
+        paths = [tmp_path / "monday", tmp_path / "tuesday"]
+        for path, line in zip(paths, (first, again), strict=True):
+            path.write_text(f"{HEAD}\n{line}\n")
+        load.load(store, load.LoadOrder(sacct=paths, cluster="c", now=NOW, timezone="UTC"))
+    else:
+        for line in (first, again) if days == "in order" else (again, first):
+            imported(store, tmp_path, line)
+            attribute.attribute(store)
+    assert [(a.state, a.attempt) for a in store.attempts()] == [("NODE_FAIL", 1), ("FAILED", 2)]
+    attribute.attribute(store)
+    assert [v.attempt for v in sorted(store.verdicts(), key=lambda v: v.submit_at)] == [1, 2]
 
 
 def test_the_logs_of_another_job_of_the_id_are_not_shown(store: db_store.Store, tmp_path: Path) -> None:

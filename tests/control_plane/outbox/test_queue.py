@@ -165,6 +165,25 @@ def test_names_of_sent_letters_go_in_the_end(box: queue.Outbox) -> None:
     assert box.messages() == []
 
 
+def test_what_failed_goes_in_the_end_and_what_waits_stays(box: queue.Outbox) -> None:
+    """Mails to an address that nobody has any more would pile up, and be read at every round."""
+    box.put(message())
+    box.put(dataclasses.replace(message(), key="waits"))
+    box.update(dataclasses.replace(message(), state="failed"))
+    assert box.forget(NOW + queue.KEPT - MINUTE) == 0
+    assert box.forget(NOW + queue.KEPT + MINUTE) == 1
+    assert [(x.key, x.state) for x in box.messages()] == [("waits", "waiting")]
+
+
+def test_a_lane_of_messages_that_failed_is_left_alone(box: queue.Outbox, tmp_path: Path) -> None:
+    """Its lock is not even asked for: each round would read all of them twice."""
+    box.put(message())
+    box.update(dataclasses.replace(message(), state="failed"))
+    assert box.flush(Postman(), NOW) == []
+    assert list((tmp_path / "mail").glob("*.lock")) == []
+    assert [x.state for x in box.flush(Postman(), NOW, all_now=True)] == ["sent"]
+
+
 def test_a_spoilt_file_stops_no_other_letter(box: queue.Outbox, tmp_path: Path) -> None:
     """Half a file from a full disk: told, left alone, the others go out."""
     box.put(message())

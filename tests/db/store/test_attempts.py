@@ -66,6 +66,30 @@ def test_of_two_rows_of_one_attempt_the_last_counts(store: store_module.Store, m
     assert [a.state for a in store.attempts()] == ["FAILED"]
 
 
+@pytest.mark.parametrize("way", ["poll", "import"])
+def test_a_start_that_has_ended_runs_no_more(store: store_module.Store, make_attempt: Make, way: str) -> None:
+    """An export of the day before is loaded after that of the day it ended: it brings a column, and takes back no end."""
+    ended = make_attempt(n_cpus=None, exit_code=3)
+    running = dataclasses.replace(ended, state="RUNNING", end_at=None, exit_code=None, n_cpus=8)
+    store.upsert_attempts([ended])
+    if way == "poll":
+        store.upsert_attempts([running])
+    else:
+        bulk.load_attempts(store.url, [running])
+    assert store.attempts() == [dataclasses.replace(ended, n_cpus=8)]
+
+
+def test_a_later_start_in_the_same_row_runs(store: store_module.Store, make_attempt: Make) -> None:
+    """Slurm 22.05 may write a requeued job's new start over the row of the one that ended."""
+    ended = make_attempt()
+    again = dataclasses.replace(
+        ended, state="RUNNING", end_at=None, start_at=ended.start_at + timedelta(hours=1)
+    )
+    store.upsert_attempts([ended])
+    store.upsert_attempts([again])
+    assert [a.state for a in store.attempts()] == ["RUNNING"]
+
+
 def test_attempts_are_found(store: store_module.Store, make_attempt: Make) -> None:
     """By job, array, het job, run, user, node, state, span and whether they ended."""
     base = make_attempt()

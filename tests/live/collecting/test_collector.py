@@ -144,7 +144,7 @@ def test_dead_stopped_and_absent_ranks(empty_job: Any, open_session: Callable[..
         (1, True, "T", 70, "broadcast", False),
         (2, True, "S", 70, "broadcast", False),
     ]
-    assert [(m.rank, m.reason) for m in found.missing] == [(3, "no node of the job has a page of it")]
+    assert [(m.rank, m.reason) for m in found.missing] == [(3, "no node that was asked has a page of it")]
     steps = asking.sql("SELECT count(*) AS n FROM torch.steps WHERE rank = 0")
     assert steps.rows.to_pylist() == [{"n": 64}]
     stacks = asking.sql("SELECT function FROM python.backtrace WHERE rank = 1 AND depth = 0")

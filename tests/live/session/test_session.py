@@ -142,6 +142,34 @@ def test_a_statement_gives_what_it_gives_over_plain_tables(statement: str) -> No
     assert found.missing == ()
 
 
+OF_NAN = [
+    "SELECT rank, step FROM {s} WHERE duration_s > 0.12 ORDER BY 1, 2",
+    "SELECT rank, step FROM {s} WHERE NOT (duration_s <= 0.12) ORDER BY 1, 2",
+    "SELECT rank, step FROM {s} WHERE duration_s < 0.12 OR duration_s BETWEEN 0.14 AND 9 ORDER BY 1, 2",
+    "SELECT rank, step FROM {s} WHERE isnan(duration_s) AND step > 1 ORDER BY 1, 2",
+    "SELECT count(*) FROM (SELECT rank FROM {s} WHERE duration_s < 0.13 LIMIT 9)",
+    "SELECT count(*) FROM {s} WHERE duration_s NOT IN (0.1, 0.12)",
+]
+
+
+@pytest.mark.parametrize("statement", OF_NAN)
+def test_a_value_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """A loss that diverged is above every bound, as DataFusion has it, on the nodes and here; so it is in the tables kept of a job."""
+    rows = [
+        r | ({"duration_s": float("nan")} if i % 7 == 0 else {}) for i, r in enumerate(DATA["torch.steps"])
+    ]
+    monkeypatch.setitem(DATA, "torch.steps", rows)
+    test_a_statement_gives_what_it_gives_over_plain_tables(statement)
+
+
+def test_nothing_is_compared_with_nan() -> None:
+    """It would find nothing, and say that nothing is missing."""
+    with pytest.raises(errors.UsageError, match="isnan"):
+        session.Session(FakeNodes(), timeout_s=1.0).sql(
+            "SELECT rank FROM torch.steps WHERE duration_s = 'NaN'::double"
+        )
+
+
 def test_columns_conditions_and_limits_go_down_to_the_nodes() -> None:
     """Only what is needed is sent."""
     nodes = FakeNodes()

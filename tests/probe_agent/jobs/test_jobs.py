@@ -308,6 +308,11 @@ def codec_round(state: Any) -> Any:
     return json.loads(json.dumps(state))
 
 
+def test_the_list_of_all_nodes_is_in_the_row_of_none(node_identity: identity.Identity) -> None:
+    """That of a job on 2,000 scattered nodes has 10 KB: in the row of each it would be 20 MB for one start."""
+    assert "nodelist" not in job(nodelist="n[1-2]").allocation(node_identity).detail
+
+
 def test_a_job_is_known_by_its_sluid_after_its_end(node_identity: identity.Identity) -> None:
     """What the hooks say is kept through a restart; a hook that says none (Slurm below 25.11) is as good as ever."""
     job = jobs.job_of({"job_id": 7, "sluid": "s5K1KKYAYG5D00"}, NOW)

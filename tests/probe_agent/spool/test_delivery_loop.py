@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -315,6 +316,27 @@ def test_a_node_whose_rows_are_used_up_sends_its_faults_and_heartbeats(tmp_path:
     asyncio.run(made.loop.once(beat=True))
     assert len(door.calls[-1]["events"]) == 6
     assert made.spool.depth == 0
+    made.close()
+
+
+def test_a_node_that_may_send_nothing_does_not_send_again_at_once(tmp_path: Path) -> None:
+    """Beyond its reserve, and with its heartbeat refused as too soon: each urgent event would have it call the database without a pause."""
+
+    class Refusing(Broken):
+        def deliver(self, **load: Any) -> delivery.Ack:
+            self.calls.append(load)
+            raise errors.OverQuota("node n1 has delivered 100001 new rows this hour")
+
+    async def run() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await made.loop.run()
+
+    door = Refusing(0)
+    made = Rig(tmp_path, lambda: door)
+    made.see("b:gpu", severity=records.Severity.HIGH)
+    asyncio.run(run())
+    assert 1 <= len(door.calls) <= 4
     made.close()
 
 

@@ -55,6 +55,13 @@ def test_never_over_anothers_nor_in_anothers_name() -> None:
     assert slurm.acts == []
 
 
+def test_what_a_comment_says_is_not_the_reservation() -> None:
+    """It stands behind Slurm's own words, and a list in it that is none stopped every repair."""
+    line = f"{LINE.format('theirs', 'n[5-6]')} MaxStartDelay=(null) Comment=instead of Nodes=n[1-4 State=INACTIVE"
+    (found,) = reservations.parse(line)
+    assert (found.nodes, found.state) == (frozenset({"n5", "n6"}), "ACTIVE")
+
+
 def test_a_reservation_that_slurm_did_not_make_is_an_error() -> None:
     slurm = Slurm()
     slurm.deaf = True

@@ -60,7 +60,8 @@ def run(service: context.Context) -> str:
     done = recent(service)
     now = service.clock.now()
     deep = recalled(service, DEEP)
-    if deep is not None and now - datetime.fromisoformat(deep) <= DEEP_EVERY:
+    # A mark that lies ahead is of a clock that was wrong: it must not keep the history unread until then.
+    if deep is not None and timedelta() <= now - datetime.fromisoformat(deep) <= DEEP_EVERY:
         return done
     reader = _reader(service)
     oldest = now - timedelta(days=service.config.slurm.history_days)
@@ -226,7 +227,7 @@ def _store_never_started(
     now: datetime,
 ) -> None:
     """An event for each job that ended before it began, at `since` or later."""
-    events = never_started.events(jobs, service.config.cluster.name, now)
+    events = never_started.events(jobs, now)
     fresh = [e for e in events if since is None or e.at >= since]
     bulk.load_events(service.store.connection_uri(), fresh)
 

@@ -232,7 +232,7 @@ _NAMES_CUDA = re.compile(
 )
 _HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(
-    r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
+    r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|CURAND|NVRTC)_(?:STATUS_)?(?:ALLOC(?:ATION)?_FAILED|INITIALIZATION_FAILED|LAUNCH_FAILURE|PREEXISTING_FAILURE|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
     r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
     r"|\bcuDNN error: CUDNN_STATUS_\w{2,60}|\bcuDNN Frontend error\b|\b(?:FIND|GET) was unable to find an engine\b"
     r"|\bFailed to call (?:Then|Do)Rnn(?:Forward|Backward)\b|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
@@ -390,7 +390,7 @@ FAMILY = grammar.LogFamily(
         "nvmlInit", "cuDNN", "unable to find an engine", "NVIDIA driver", "CUBLAS_", "cublas",
         "MIOpen Error", "miopenStatus", "rocBLAS error", "DNN library", "convolution algorithm", "ed to call ",
         "uld not create cu", "GEMM", "launch failure", "cuSolverDN", "HSA_STATUS_ERROR", "Test HIP failure",
-        "Resource exhausted", "CUDNN_", "CUSOLVER", "CUSPARSE", "CUFFT", "device handle", "NVIDIA GPU",
+        "Resource exhausted", "CUDNN_", "CUSOLVER", "CUSPARSE", "CUFFT", "CURAND_", "device handle", "NVIDIA GPU",
         "nvidia-smi has", "ROCk module", "GPUassert", "GPU memory trying", "unspecified launch",
         "gpu backend", "GPU memory for", "no accelerator", "No accelerator", "supported accelerator", "accelerator is", "GPU device", "GPU or ", "No GPU", "no GPU", "GPU is ", "isible GPU", "devices found for", "requested gpu", "requested to find", "but none ", "infer device type", "OOM during",
         "to synchronize ", "illegal memory access", "No devices", "No GPU devices", "Out of GPU memory",

@@ -72,7 +72,7 @@ def test_every_format(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -
         code, out, err = run(config, capfdbinary, "--format", form, RANKS)
         assert (code, err) == (
             8,
-            "probing-ctl: 1 of 2 ranks; rank 1: no node of the job has a page of it\n",
+            "probing-ctl: 1 of 2 ranks; rank 1: no node that was asked has a page of it\n",
         ), form
         if form == "json":
             assert json.loads(out) == wanted
