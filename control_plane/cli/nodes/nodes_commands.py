@@ -117,8 +117,13 @@ def _require_own(config: settings.Settings, store: db_store.Store, slurm: slurm_
 
 
 def caller_name() -> str:
-    """The person at the keyboard, also behind sudo."""
-    return sanitize.clean(os.environ.get("SUDO_USER") or getpass.getuser(), 64)
+    """The person at the keyboard, also behind sudo; the number of an account without a name (LDAP that is away, a container)."""
+    if by_sudo := os.environ.get("SUDO_USER"):
+        return sanitize.clean(by_sudo, 64)
+    try:
+        return sanitize.clean(getpass.getuser(), 64)
+    except (KeyError, OSError):  # OSError from Python 3.13 on
+        return f"uid {os.getuid()}"
 
 
 def _nodes(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -487,3 +488,11 @@ def test_an_old_word_about_a_node_is_not_of_the_fault_that_it_is_tested_for(
     assert rows["n2"]["drain"] == "under test by us: xid 79 gpu3"
     assert bool(rows["n2"]["acknowledged"]) is shown
     assert rows["n3"]["acknowledged"] == ""
+
+
+def test_who_calls_is_a_number_where_the_account_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory of accounts is away, or a container has none: an operator may still act."""
+    for variable in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    assert nodes_commands.caller_name() == "uid 4000000"
