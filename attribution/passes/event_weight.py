@@ -19,6 +19,9 @@ from probing_cluster.core import records
 _NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "node_set_down", "oom_host"})
 """Causes whose verdicts may name any event."""
 
+_BLOCKED = "hung_task"
+"""The kernel's report that a task waits: beside one, a time limit or cancellation is not certain."""
+
 
 def is_named_alone(kind: str, cause: str) -> bool:
     """True if a verdict may name any event of this kind and cause."""
@@ -41,7 +44,7 @@ class Weight(IntEnum):
 def weight(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> Weight:
     """The weight of a sort of event."""
     signature = signatures.find(kind, code, severity, recovered=recovered)
-    if is_named_alone(kind, signature.cause):
+    if is_named_alone(kind, signature.cause) or kind == _BLOCKED:
         return Weight.ARGUES
     if signature.role in (signatures.Role.CONTEXT, signatures.Role.CONSEQUENCE):
         return Weight.INERT

@@ -211,6 +211,12 @@ class EvidenceView:
         """File systems of its nodes that did not answer when it ended, oldest first."""
         return tuple(e for e in self.active_at_the_end if signatures.of(e).cause == "filesystem_mount")
 
+    @property
+    def blocked_tasks(self) -> tuple[records.HealthEvent, ...]:
+        """The kernel's reports, while it ran, that a task of its nodes waited for minutes; oldest first."""
+        found = (s.event for s in self.disturbances if s.at <= self.end_at)
+        return tuple(e for e in found if e.kind == "hung_task")
+
     @functools.cached_property
     def left_behind(self) -> tuple[records.HealthEvent, ...]:
         """Root faults outside the window, but while it ran, that no event reports as over at its end, oldest first."""

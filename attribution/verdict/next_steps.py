@@ -45,7 +45,7 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("limit_beside_mount", ("time_limit",), lambda view, _: bool(view.silent_mounts)),
     ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
-    ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
+    ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls or view.blocked_tasks)),
     ("cancelled_by_root", ("user_cancelled",), lambda view, _: view.cancelled_by_root and not _by_user(view)),
     ("cancelled_by_unknown", ("user_cancelled",), lambda view, _: not view.attempt.cancelled_by),
     ("progress_or_gpu_lost", ("user_cancelled",), lambda view, _: bool(view.log_stall or view.lost_gpus)),
@@ -205,7 +205,7 @@ def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
 
 
 def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
-    by, stall = view.attempt.cancelled_by or "", next(iter(view.stalls), None)
+    by, stall = view.attempt.cancelled_by or "", next(iter((*view.stalls, *view.blocked_tasks)), None)
     mount = next(iter(view.silent_mounts), None)
     return sentence.format(
         node=winner.node or "the node",

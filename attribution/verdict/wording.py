@@ -334,7 +334,7 @@ def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
 
 def _stalled(view: evidence_view.EvidenceView) -> str:
     """Names the first stall from before the window, or file system that was silent at its end: the job may have been ended for it."""
-    first = next(iter((*view.stalls, *view.silent_mounts)), None)
+    first = next(iter((*view.stalls, *view.silent_mounts, *view.blocked_tasks)), None)
     if first is None:
         return ""
     name = f" ({phrases.device(first.device)})" if first.device else ""

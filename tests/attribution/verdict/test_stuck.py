@@ -233,3 +233,19 @@ def test_a_mount_that_was_silent_at_the_limit_comes_before_more_time(make, back)
         "mount hanging (/scratch) on n2 60 s before, and no line reports its end" in v.summary
     ) is not back
     assert v.next_step.startswith("More time would not help if it waited for /scratch") is not back
+    assert (v.confidence is C.CERTAIN) is back
+
+
+@pytest.mark.parametrize("over", [{"state": "TIMEOUT", "exit_code": 0, "time_limit_s": 1100.0}, {"state": "CANCELLED", "cancelled_by": "alice"}])  # fmt: skip
+def test_a_task_that_waited_in_the_last_minutes_is_named_beside_a_limit(make, over):
+    """One from before the window is a stall; in the window it says no less."""
+    message = "INFO: task python3:5151 blocked for more than 120 seconds."
+    task = make.event(60, kind="hung_task", severity=records.Severity.LOW, node="n2", message=message)
+    v = make.judge(task, attempt=make.attempt(**over))
+    assert v.confidence is C.LIKELY
+    assert "hung task on n2 60 s before, and no line reports its end" in v.summary
+    assert (
+        v.next_step == "Find out whether it hung: look at hung task on n2, and at the last lines of its log."
+    )
+    before = make.event(-5, kind="hung_task", severity=records.Severity.LOW, node="n2", message=message)
+    assert make.judge(before, attempt=make.attempt(**over)).confidence is C.CERTAIN
