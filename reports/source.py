@@ -36,7 +36,7 @@ class NotRead(errors.NotFound):
         wait = (
             "where it still waits, squeue says why; if it runs or has just ended, ask again in half a minute"
         )
-        stale = f"probing-ctl serve may not run, or slurmdbd keeps it waiting; {self.slurms}"
+        stale = f"probing-ctl serve may not run, or Slurm keeps it waiting; {self.slurms}"
         super().__init__(f"{self.begins}: {stale if self.late else wait}")
 
 

@@ -231,7 +231,7 @@ def _user_error(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) 
 
 
 def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
-    return "The program asked for more GPU memory than there is (CUDA out of memory)."
+    return "The program asked for more GPU memory than there is."
 
 
 def _own_words(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

@@ -123,7 +123,9 @@ def _not_read_lately(service: context.Context) -> str:
     read_at = last_poll.at(service.store, service.cluster)
     if read_at is None or not last_poll.stale(read_at, service.clock.now(), service.config, serves=True):
         return ""
-    return f"it was last read at {read_at:%H:%M:%S}Z, and slurmdbd or the database keeps the next reading waiting"
+    return (
+        f"it was last read at {read_at:%H:%M:%S}Z, and Slurm or the database keeps the next reading waiting"
+    )
 
 
 def _named(service: context.Context, ref: job_ref.JobRef, number: str, required: str, excluded: str) -> str:

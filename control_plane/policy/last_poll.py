@@ -36,5 +36,5 @@ def stale(
     if read_at is not None and (now - read_at).total_seconds() <= limit_s:
         return ""
     if serves:
-        return f"accounting was {last}, though probing-ctl serve runs: slurmdbd or the database may keep it waiting"
+        return f"accounting was {last}, though probing-ctl serve runs: Slurm (slurmdbd, slurmctld) or the database may keep it waiting"
     return f"accounting was {last}, so probing-ctl serve may not run"

@@ -44,3 +44,11 @@ def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
 def test_of_a_shells_line_what_happened_is_kept(line: str, words: str) -> None:
     """Neither the script's path nor the process's number says anything, and the command may be long."""
     assert phrases.clean(line) == words
+
+
+@pytest.mark.parametrize("message", ["torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2 GiB", "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."])  # fmt: skip
+def test_gpu_memory_that_another_library_lacked_is_not_cudas(make, message):
+    """The sentence names no library, and the step has one for each."""
+    v = make.judge(make.finding("cuda_oom", message=message, detail={"role": "root", "first_cause": True}))
+    assert v.summary == "The program asked for more GPU memory than there is."
+    assert "JAX and TensorFlow" in v.next_step
