@@ -152,6 +152,20 @@ def away(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> froz
     return frozenset(n for n, w in gapped if w.until(end_at) != w.until(end_at, _RESTARTS))
 
 
+def silences(
+    attempts: Sequence[records.JobAttempt], by_node: Mapping[str, AgentWatch]
+) -> list[tuple[int, str, datetime, datetime]]:
+    """The gaps in the watch of the attempts' nodes in which they ended: the attempt's index, the node, the last word and the next agent's start."""
+    return [
+        (i, node, since, until)
+        for i, a in enumerate(attempts)
+        for node in a.nodes
+        if (watch := by_node.get(node)) is not None
+        for since, until in watch.gaps
+        if watch.beats and since is not None and a.end_at is not None and since < a.end_at < until
+    ]
+
+
 def by_log(by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
     """The nodes that have a log and no agent."""
     return frozenset(n for n, watch in by_node.items() if not watch.beats)

@@ -160,6 +160,7 @@ class Fetcher:
         offsets = [
             clocks.offsets_s(a.nodes, w.start_at, w.end_at) for a, w in zip(attempts, windows, strict=True)
         ]
+        returned = self._returned(cluster, assign_rows.silences(attempts, watched))
         for i, attempt in enumerate(attempts):
             mine = events.get(i, ())
             yield cases.Case(
@@ -172,6 +173,7 @@ class Fetcher:
                 actions=assign_rows.actions_for(attempt, actions),
                 watched=assign_rows.watched(attempt, watched, offsets[i]),
                 away=assign_rows.away(attempt, watched),
+                returned=returned.get(i, {}),
                 clock_offsets_s=offsets[i],
                 by_log=by_log.intersection(attempt.nodes) if by_log else by_log,
                 by_whole_log=assign_rows.by_whole_log(attempt, watched) if by_log else by_log,
@@ -244,6 +246,20 @@ class Fetcher:
             for r in self._rows("watched", given)
             if r["last_at"] is not None
         }
+
+    def _returned(
+        self, cluster: str, gaps: Sequence[tuple[int, str, datetime, datetime]]
+    ) -> dict[int, dict[str, datetime]]:
+        """Attempt's index to its nodes that were heard again in the same boot, and since when."""
+        if not gaps:
+            return {}
+        _, nodes, froms, tos = (list(column) for column in zip(*gaps, strict=True))
+        given = {"cluster": cluster, "numbers": list(range(len(gaps)))}
+        found: dict[int, dict[str, datetime]] = defaultdict(dict)
+        for row in self._rows("returned", {**given, "nodes": nodes, "froms": froms, "tos": tos}):
+            i, node, _, since = gaps[row["n"]]
+            found[i][node] = since
+        return found
 
     def _stalls(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]

@@ -71,6 +71,10 @@ class Case:
         "nodes whose agent missed its beats at the end and was back within a minute: its last report is in `watched`, but nobody looked then",
         default=frozenset(),
     )
+    returned: Mapping[str, datetime] = records.doc(
+        "node whose agent was silent at the end to the start of the next one, if that was in the same boot: the machine did not stop",
+        default_factory=dict,
+    )
     by_log: frozenset[str] = records.doc(
         "agentless nodes of `watched`, known by a log alone: its end does not prove that the node fell silent",
         default=frozenset(),

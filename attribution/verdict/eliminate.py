@@ -177,11 +177,19 @@ def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
         yield f"loss of a node ({view.node_list} kept answering)"
 
 
+_BY_ITSELF = ("user_error", "unknown")
+
+
 def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or not view.fully_watched:
         return
     refused = any(_NO_MEMORY.search(f.event.message) for f in view.findings)
-    if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host") and not refused:
+    others = [s for s in node_faults.kills_of_others(view) if s.event.code != "global"]
+    if others and ranking.winner.cause in (*_BY_ITSELF, "rank_killed"):
+        s, group = others[0], node_faults.group_outside(others[0].event)
+        name = phrases.clean(s.event.process or "a process")
+        yield f"out of memory (the kernel of {s.event.node} killed {name} at the limit of its own cgroup, {phrases.clean(group)}, which is not the job's)"
+    elif ranking.winner.cause in _BY_ITSELF and not view.of("oom_host") and not refused:
         yield "out of memory (no process was killed for it)"
 
 

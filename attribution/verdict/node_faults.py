@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -148,6 +149,55 @@ def loss_after_hang(view: evidence_view.EvidenceView) -> evidence_view.CaseSight
     step_at = view.case.last_progress_at or view.start_at
     stalls = [f.event.at for f in view.findings if f.event.kind == snapshots.STALL]
     return first if first is not None and any(step_at <= at <= first.at for at in stalls) else None
+
+
+_OWN_GROUPS = ("slurm", "/job_")
+"""Parts of the names of jobs' cgroups."""
+CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
+"""cgroups that a job's own process may have been moved to."""
+_OOM = "oom_host"
+
+
+def group_outside(event: records.HealthEvent) -> str:
+    """The cgroup, outside of every job, of the process that the kernel killed for memory; empty for a job's, or if no line names it."""
+    group = str(event.detail.get("task_memcg") or "")
+    return "" if event.job_id is not None or any(own in group for own in _OWN_GROUPS) else group
+
+
+def kills_of_others(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """Kills at the memory limit of a system service's own group: none of a process of the job.
+
+    Of a node that ran out of memory as a whole only if the job's log names another process as killed.
+    """
+    every = (*view.findings, *view.further_errors)
+    named = {f.event.pid for f in every if f.signature.cause == _OOM} - {None}
+    return [
+        s
+        for s in view.of(_OOM)
+        if (group := group_outside(s.event))
+        and (s.event.code != "global" or named)
+        and not CONTAINERS.search(group)
+        and s.event.pid not in named
+    ]
+
+
+def memory_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """The kills for memory that may have been of its own processes. The kernel names the group in one of the lines about a kill only."""
+    others = kills_of_others(view)
+    if not others:
+        return list(view.of(_OOM))
+    ids = {s.event.event_id for s in others}
+    pids = {(s.event.node, s.event.pid) for s in others if s.event.pid is not None}
+
+    def is_beside(line: evidence_view.CaseSighting, kills: Iterable[evidence_view.CaseSighting]) -> bool:
+        near = (s for s in kills if s.event.node == line.event.node and s.event.code != "invoked")
+        return any(abs(s.at - line.at) <= evidence_view.SLACK for s in near)
+
+    left = [
+        s for s in view.of(_OOM) if s.event.event_id not in ids and (s.event.node, s.event.pid) not in pids
+    ]
+    kills = [s for s in left if s.event.code != "invoked"]
+    return [s for s in left if s in kills or is_beside(s, kills) or not is_beside(s, others)]
 
 
 def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:

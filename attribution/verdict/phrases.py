@@ -330,7 +330,11 @@ def preempted_by(job_id: int, verdict: records.Verdict | None = None) -> str:
 
 def since(at: datetime, end_at: datetime) -> str:
     """`14:03:00Z, 25 min`, with the date if the end is of another day."""
-    waited = duration((end_at - at).total_seconds())
+    return f"{instant(at, end_at)}, {duration((end_at - at).total_seconds())}"
+
+
+def instant(at: datetime, end_at: datetime) -> str:
+    """`14:03:00Z`, with the date if the end is of another day."""
     at, end_at = at.astimezone(UTC), end_at.astimezone(UTC)
     day = "%Y-%m-%d " if at.date() != end_at.date() else ""
-    return f"{at:{day}%H:%M:%S}Z, {waited}"
+    return f"{at:{day}%H:%M:%S}Z"

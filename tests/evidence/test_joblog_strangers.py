@@ -61,6 +61,7 @@ FIRST: list[tuple[str, int, str]] = [
     ("F0102 03:04:05.678901 11 math_functions.cu:9] Check failed: status == CURAND_STATUS_SUCCESS (201 vs. 0)  CURAND_STATUS_LAUNCH_FAILURE", 1, "cuda_library_error"),
     ("Fatal error: cannot open file 'fit/all.R': No such file or directory\n['a', 'b']\nfit of a\nfit of b\nfit of c\n['c']", 1, "program_error"),
     ("Open_input_file: error opening relax.in\n\n %%%%%%%\n     Error in routine read_input (2):\n     opening input file\n %%%%%%%", 1, "program_error"),
+    ("x86_64-linux-gnu-ld: lib.a(m.o): in function `f(int)':\nm.cpp:(.text+0x5): multiple definition of `f(int)'; g.o:g.cpp:(.text+0x8): first defined here\nx86_64-linux-gnu-ld: NOTE: This behaviour is deprecated", 2, "program_error"),
     ("tput: symbol lookup error: tput: undefined symbol: _nc_x\nTraceback (most recent call last):\nKeyError: 'x'", 3, "python_exception"),
     ("WARNING: Skipping mount /etc/resolv.conf [files]: doesn't exist in container\njava.lang.RuntimeException: no genome x\n\tat org.a.Main.run(Main.java:9)", 2, "program_error"),
     ("Jan 02, 2026 3:04:05 PM org.a.cache.Store load\nWARNING: no cache\njava.lang.RuntimeException: no cache x\n\tat org.a.Main.run(Main.java:9)", 0, ""),

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, phrases
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    gpus,
+    node_faults,
+    phrases,
+)
 from probing_cluster.core import records, vocabulary
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
-_BARE = "oom_kill_suspected"
-"""A kill message without a reason, from a shell or Slurm."""
+_BARE = frozenset({"oom_kill_suspected", "dataloader_oom"})
+"""Kill messages without a reason, from a shell, Slurm or the parent of a data loader's worker."""
 _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program asked for more main memory than it could get, and ended: {words}"
@@ -31,15 +38,10 @@ _ANOTHERS = (
 _OWN_LIMIT = (
     "the kernel of {node} killed {process} at the memory limit of a cgroup that is not the job's ({group})"
 )
-_BESIDE = 0.2
-"""Weight of a kill for another group's limit: it usually costs the job nothing."""
-_CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
-"""cgroups that a job's own process may have been moved to."""
+_OTHER_LIMIT = "See whether that group is a container of the job, and raise its own limit then; --mem does not bound it, and a group of other processes has not ended the job"
 _WHAT_FILLED = "Find what filled the node: a job without a memory limit, or a process outside of jobs; see its kernel's list of processes at that minute"
 _HELD = "the job found its GPU full: {holder} held {held:.1f} of its {gpu:.1f} GiB"
 _WHOSE = "Find out whose process that is (nvidia-smi on the node): a leftover one, or another rank of the job on the same GPU"
-_OWN_GROUPS = ("slurm", "/job_")
-"""Parts of the names of jobs' cgroups."""
 _TIMEOUT_KILLED = re.compile(
     r"\bKilled\s+(?:/\S{0,80}/)?timeout\s(?:.{0,80}\s)?(?:(?:-s ?|--signal[= ])(?:SIG)?(?:KILL|9)|(?:-k ?|--kill-after[= ])\d\S*)\s"
 )
@@ -51,7 +53,7 @@ _USAGE = 2
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims from the state OUT_OF_MEMORY, else from a kernel line or the job's log."""
-    sightings = _in_time([s for s in _of_own_processes(view) if not s.after_own_action])
+    sightings = _in_time([s for s in node_faults.memory_kills(view) if not s.after_own_action])
     if view.state == "OUT_OF_MEMORY":
         mine = [
             s
@@ -73,7 +75,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             proven=any(s.event.job_id == view.attempt.job_id and s.event.code != "global" for s in mine),
         )
     else:
-        yield from _killed_daemon(view, sightings)
+        yield from _killed_daemon(view)
         for claim in claims.collect(view, HOST, "memory_limit", sightings, _killed(view)):
             yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
@@ -121,11 +123,12 @@ def _killed_by_somebody(
 ) -> Iterable[claims.Claim]:
     """Claims from the job's side: the kill was usually for memory, but not if the watched kernel killed nothing."""
     made = claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
-    if not made and view.signal == _KILLED and (kills := reported_kills(view)):
-        # The log's first error is an exception that the program caught: an uncaught one ends Python with 1.
+    unsaid = all(e.kind in _BARE for c in made for e in c.evidence)
+    if unsaid and (made or view.signal == _KILLED) and (kills := reported_kills(view)):
+        # The log's first error is an exception that the program caught (an uncaught one ends Python with 1), or a kill without a reason.
         made = [claims.of_findings(view, kills, HOST, "memory_limit")]
     for claim in made:
-        bare = all(e.kind == _BARE for e in claim.evidence)
+        bare = all(e.kind in _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
             limit = findings.own_limit(claim.words)
             words = (_OWN_HEAP if limit else _NOT_GIVEN).format(words=phrases.clean(claim.words), limit=limit)
@@ -169,7 +172,7 @@ def _last_line(view: evidence_view.EvidenceView, claim: claims.Claim) -> str:
 def reported_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:
     """Findings in which Slurm or the kernel reports a memory kill, in the job's own log."""
     every = (*view.findings, *view.further_errors)
-    return [f for f in every if f.signature.cause == HOST and f.event.kind not in (_BARE, _REFUSED)]
+    return [f for f in every if f.signature.cause == HOST and f.event.kind not in (*_BARE, _REFUSED)]
 
 
 def _logs_go_on(view: evidence_view.EvidenceView) -> bool:
@@ -185,13 +188,11 @@ def _logs_at_hand(view: evidence_view.EvidenceView) -> bool:
     return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < ran_s for end in ends_s)
 
 
-def _killed_daemon(
-    view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
-) -> Iterable[claims.Claim]:
+def _killed_daemon(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims for a kill of Slurm's own daemon for memory: that is why Slurm gave up the node."""
     if view.state not in ("NODE_FAIL", "BOOT_FAIL"):
         return
-    for s in sightings:
+    for s in _in_time([s for s in view.of(HOST) if not s.after_own_action]):
         if s.event.process in _DAEMONS and s.when is evidence_view.EventPhase.RUNNING:
             yield claims.Claim(
                 cause="system_services",
@@ -206,21 +207,6 @@ def _killed_daemon(
                 words="was killed by the kernel: the node ran out of main memory",
                 explains=frozenset({"node_lost", "node_reboot"}),
             )
-
-
-def _of_own_processes(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
-    """The kills without those of processes outside of every job, if the job's log names another process as killed."""
-    sightings = list(view.of(HOST))
-    named = {f.event.pid for f in (*view.findings, *view.further_errors) if f.signature.cause == HOST}
-    if not (named := named - {None}):
-        return sightings
-    # The kernel's second line about a kill names no group; a container numbers its processes anew.
-    outside = {
-        (s.event.node, s.event.pid)
-        for s in sightings
-        if _is_anothers(s) and not _CONTAINERS.search(str(s.event.detail.get("task_memcg")))
-    }
-    return [s for s in sightings if s.event.pid in named or (s.event.node, s.event.pid) not in outside]
 
 
 def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.CaseSighting]:
@@ -264,25 +250,21 @@ def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSi
     )
 
 
-def _is_anothers(sighting: evidence_view.CaseSighting) -> bool:
-    """True if the kernel killed a process outside of every job."""
-    group = str(sighting.event.detail.get("task_memcg") or "")
-    return sighting.event.job_id is None and bool(group) and not any(own in group for own in _OWN_GROUPS)
-
-
 def _of_whole_node(
     view: evidence_view.EvidenceView, claim: claims.Claim, sightings: list[evidence_view.CaseSighting]
 ) -> claims.Claim:
     """The claim, in words that do not blame the job if the whole node ran out of memory."""
-    outside = next((s for s in sightings if _is_anothers(s)), None)
+    outside = next((s for s in sightings if node_faults.group_outside(s.event)), None)
     if outside is not None and not any(s.event.job_id == view.attempt.job_id for s in sightings):
         process = outside.event.process or "of the system"
         group = str(outside.event.detail.get("task_memcg"))
         if outside.event.code != "global":
-            most = claims.POSSIBLE if _CONTAINERS.search(group) or _was_killed(view) else _BESIDE
-            words = _OWN_LIMIT.format(node=claim.node, process=process, group=group)
             return claims.replace_claim(
-                claim, weight=min(claim.weight, most), sentence=words, domain=records.Domain.UNKNOWN
+                claim,
+                weight=min(claim.weight, claims.POSSIBLE),
+                sentence=_OWN_LIMIT.format(node=claim.node, process=process, group=group),
+                next_step=_OTHER_LIMIT,
+                domain=records.Domain.UNKNOWN,
             )
         sentence = _ANOTHERS.format(node=claim.node, process=process)
         return claims.replace_claim(

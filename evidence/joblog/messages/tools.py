@@ -25,7 +25,7 @@ _OUT_OF_MEMORY = "The compiler was killed with SIGKILL; mostly for lack of host 
 _COMPILED = re.compile(
     rf"\S{{0,300}}\.(?:{_SOURCES})(?::\d{{1,7}}(?::\d{{1,6}})?:|\(\d{{1,7}}(?:,\d{{1,6}})?\) ?:) (?:(?:fatal |catastrophic |internal compiler )?[Ee]rror\b(?: ?#?\w{{1,12}})?: |\(\.text\S{{0,80}}\): undefined reference to )"
     r"|/\S{1,300}/include/\S{1,200}(?::\d{1,7}:\d{1,6}:|\(\d{1,7}\):) (?:fatal )?error: "
-    r"|\S{1,300}:\(\.text\S{0,80}\): undefined reference to "
+    r"|\S{1,300}:\(\.(?:text|data|bss|rodata)\S{0,80}\): (?:undefined reference to |multiple definition of .{1,300}: first defined here$)"
     r"|(?:Fatal )?Error: .{1,300}\(1\)(?:\W|$)|nvcc (?:fatal|error)\s{1,4}: |ptxas (?:fatal|error)\s{1,4}: |error\[E\d{4}\]: |CMake Error(?: at |: )"
     r"|(?:/\S{0,200}/)?(?:[\w.+-]{1,40}-)?(?:gcc|g\+\+|c\+\+|cc|clang|clang\+\+|nvc\+\+|nvc|icc|icpc|icpx|icx|ifort|ifx|gfortran|hipcc|cc1|cc1plus|f951|ld|ld\.gold|ld\.lld|gold)(?:-\d{1,3})?: (?:(?:fatal |internal compiler )?error: |cannot find -l|cannot open output file )"
 )
@@ -170,7 +170,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="tools",
     triggers=(
-        "rror: ", "option -- ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
+        "rror: ", "option -- ", "error   : ", "fatal   : ", "undefined reference", "multiple definition", "cannot find -l", "error[E", "CMake Error", "ninja: ",
         "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "activate: No", ".sh: No such", ": .: ", "libmamba Can", "modulecmd", ":ERROR:",
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",

@@ -64,6 +64,88 @@ def test_a_crashed_node_is_still_the_cause_once_it_is_back(store, make, postgres
 
 
 @pytest.mark.parametrize(
+    ("boots", "same"),
+    [
+        ({"old": -86_400}, True),
+        ({"old": -86_400, "new": 5}, False),
+        ({"old": -86_400, "new": None}, False),
+        ({}, False),
+    ],
+    ids=["same boot", "it rebooted", "its boot is not reported yet", "no boot is known"],
+)
+def test_a_node_that_answers_again_in_the_same_boot_did_not_break(store, make, postgres_url, boots, same):
+    """Slurm gave n2 up; minutes later a new agent reports there. The verdict follows by itself, and stays after a later reboot."""
+    end = clock.SYSTEM.now() - timedelta(minutes=10)
+    lost = make.attempt(
+        nodes=("n2",), state="NODE_FAIL", failed_node="n2", exit_code=0, gpus=None, start_at=end - timedelta(hours=1), end_at=end
+    )  # fmt: skip
+    store.upsert_attempts([lost])
+    door = delivery.Delivery(postgres_url, "c", "n2")
+
+    def boot(name: str, after_s: float) -> records.HealthEvent:
+        at = end + timedelta(seconds=after_s)
+        return make.event(at=at, kind="node_boot", detail={"boot_id": name}, **INFO)
+
+    def beat(after_s: float, started_s: float, boot_id: str, *events: records.HealthEvent) -> None:
+        at, started_at = end + timedelta(seconds=after_s), end + timedelta(seconds=started_s)
+        heartbeat = records.AgentHeartbeat(cluster="c", node="n2", at=at, started_at=started_at, beat_s=5.0, boot_id=boot_id)  # fmt: skip
+        door.deliver(events=list(events), heartbeat=heartbeat)
+        with store.engine.begin() as connection:  # as if it had been received then
+            connection.execute(sa.update(tables.agent_heartbeat).values(received_at=at))
+
+    def judged(after_s: float) -> records.Verdict:
+        attribute.attribute(store, at=SetClock(end + timedelta(seconds=after_s)))
+        (verdict,) = store.verdicts(job_ids=[lost.job_id])
+        return verdict
+
+    silent = make.event(at=end - timedelta(seconds=40), kind="agent_silent", **INFO)
+    down = make.event(at=end - timedelta(seconds=40), kind="node_down", **INFO)
+    reported = {name: at_s for name, at_s in boots.items() if at_s is not None}
+    beat(-40, -86_300, "old", silent, down, *(boot(n, s) for n, s in reported.items() if s < 0))
+    first = judged(70)
+    assert (first.domain, first.confidence) == (records.Domain.HARDWARE, records.Confidence.CERTAIN)
+    now = "new" if "new" in boots else "old"
+    for after_s in (125, 130):
+        beat(after_s, 120, now, *(boot(n, s) for n, s in reported.items() if s > 0 and after_s == 125))
+    later = judged(140)
+    if not same:
+        assert (later.confidence, later.domain) == (first.confidence, first.domain)
+        assert "answers again" not in later.summary
+        return
+    assert (later.cause, later.domain, later.confidence) == ("node_lost", records.Domain.UNKNOWN, records.Confidence.LIKELY)  # fmt: skip
+    back_at = end + timedelta(seconds=120)
+    assert f"its agent answers again since {back_at:%H:%M:%S}Z, in the same boot" in later.summary
+    assert "console and the BMC" not in later.next_step
+    beat(240, 230, "third", boot("third", 200))
+    assert judged(250).summary == later.summary
+
+
+@pytest.mark.parametrize("state", ["NODE_FAIL", "REQUEUED", "FAILED"])
+def test_of_a_machine_that_did_not_stop_nothing_is_surely_broken(make, state):
+    """Whatever Slurm calls the end, and whatever the BMC had reported before."""
+    hot = make.event(60, kind="thermal", code="critical", device="cpu0")
+    silent = make.event(50, kind="agent_silent", **INFO)
+    down = make.event(50, kind="node_down", **INFO)
+    attempt = make.attempt(
+        nodes=("n1", "n2"), state=state, failed_node="n2" if state == "NODE_FAIL" else None
+    )
+    watched = {"n1": make.end + timedelta(minutes=3), "n2": make.end - timedelta(seconds=50)}
+    given = {"attempt": attempt, "watched": watched}
+    back = make.end + timedelta(seconds=65)
+    found = make.judge(silent, down, returned={"n2": back}, **given)
+    assert (found.cause, found.node, found.domain) == ("node_lost", "n2", records.Domain.UNKNOWN)
+    assert found.confidence in (records.Confidence.LIKELY, records.Confidence.POSSIBLE)
+    assert f"answers again since {back:%H:%M:%S}Z, in the same boot" in found.summary
+    gone = make.judge(silent, down, **given)
+    assert "answers again" not in gone.summary
+    if state == "NODE_FAIL":
+        assert "went away" in make.judge(hot, silent, down, **given).summary
+        found = make.judge(hot, silent, down, returned={"n2": back}, **given)
+        assert "went away" not in found.summary
+        assert found.confidence is not records.Confidence.CERTAIN
+
+
+@pytest.mark.parametrize(
     ("state", "gap_s", "counts"), [("FAILED", 60, False), ("FAILED", 61, True), ("NODE_FAIL", 20, True)]
 )
 def test_an_agent_that_is_soon_back_watched_throughout(make, state, gap_s, counts):

@@ -915,14 +915,12 @@ def test_a_process_of_the_system_that_the_kernel_killed_was_not_the_jobs(make):
 @pytest.mark.parametrize(
     ("group", "exit_code", "cause", "word"),
     [
-        ("/system.slice/backup.service", 1, "user_error", "possible"),
+        ("/system.slice/backup.service", 1, "user_error", "likely"),
         ("/system.slice/docker-ab12.scope", 1, "oom_host", "possible"),
-        ("/system.slice/backup.service", 137, "oom_host", "possible"),
+        ("/system.slice/backup.service", 137, "rank_killed", "possible"),
     ],
 )
-def test_a_service_that_met_its_own_limit_ended_no_job_that_was_not_killed(
-    make, group, exit_code, cause, word
-):
+def test_a_service_that_met_its_own_limit_ended_no_job(make, group, exit_code, cause, word):
     killed = make.event(2, kind="oom", code="memcg", process="rsync", detail={"task_memcg": group})
     verdict = make.judge(killed, attempt=make.attempt(exit_code=exit_code))
     assert (verdict.cause, str(verdict.confidence)) == (cause, word)

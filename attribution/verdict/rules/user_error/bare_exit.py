@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    node_faults,
     phrases,
     signatures,
     taxonomy,
@@ -231,7 +232,7 @@ def _memory_kill_beside(view: evidence_view.EvidenceView) -> bool:
     """True if the kernel killed a process for memory on one of its nodes while it ran: a later kill is of another's process."""
     return any(
         s.signature.role is signatures.Role.ROOT and s.when is evidence_view.EventPhase.RUNNING
-        for s in view.of("oom_host")
+        for s in node_faults.memory_kills(view)
     )
 
 

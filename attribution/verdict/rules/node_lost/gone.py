@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import (
@@ -13,6 +13,7 @@ from probing_cluster.attribution.verdict import (
     phrases,
     signatures,
 )
+from probing_cluster.attribution.verdict.rules.node_lost import lived_on
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = node_faults.LOST, "node_reboot", "thermal_power", "system_services"
@@ -42,9 +43,10 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        yield (
-            claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
-        )
+        if ordered:
+            yield claims.replace_claim(claim, domain=records.Domain.UNKNOWN)
+        else:
+            yield lived_on.answers_again(view, _explained(view, claim))
 
 
 def _reports(
@@ -75,9 +77,10 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
 
     A forged line cannot make a node go away.
     """
-    if reports := _too_hot(view, claim):
+    stopped = claim.node not in view.case.returned
+    if stopped and (reports := _too_hot(view, claim)):
         cause, words = POWER, "went away, and had reached its critical temperature"
-    elif reports := _reports(view, claim, POWER, "hardware_report"):
+    elif stopped and (reports := _reports(view, claim, POWER, "hardware_report")):
         cause, words = POWER, "went away, and the BMC had reported that power or cooling failed"
     elif claim.cause == LOST and (reports := _reports(view, claim, SERVICES, "slurmd")):
         cause, words = (
@@ -262,7 +265,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         )
     alive = [node] if node else [] if lost else view.attempt.nodes
     if alive and all(node_faults.outlived_its_loss(view, n) for n in alive):
-        return _of_living_nodes(made, alive)
+        return lived_on.of_living_nodes(made, alive)
     if alive and all(_may_live(view, n, events) for n in alive):
         which = node or "a node of the job"
         return claims.replace_claim(
@@ -292,30 +295,6 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         if lost
         else f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for a part that {names} share: power, cooling, a switch; their baseboards' event logs show when each went down",
-    )
-
-
-def _of_living_nodes(claim: claims.Claim, nodes: Sequence[str]) -> claims.Claim:
-    """The claim for a node that lived on, or nodes of which one was given up. If Slurm did not reach it either, it was cut off; else only Slurm gave it up."""
-    node, agents = hostlist.compress(nodes), "agents" if len(nodes) > 1 else "agent"
-    unreached = tuple(e for e in claim.evidence if e.kind in node_faults.SILENCES)
-    if unreached:
-        sentence = f"{node} answered neither Slurm nor its agent's database, and Slurm gave it up (NODE_FAIL); its agent lived on: its network failed, or the machine stood still"
-        next_step = (
-            f"Look at the network of {node} and at its switch; a virtual machine may have been suspended"
-        )
-    else:
-        sentence = f"Slurm reported NODE_FAIL, but the {agents} of {node} kept reporting: somebody set {'a' if len(nodes) > 1 else 'the'} node DOWN, its slurmd stopped, or a restarted slurmctld did not find the job there"
-        next_step = f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd, and at slurmctld's log."
-    return claims.replace_claim(
-        claim,
-        weight=min(claim.weight, 0.9),
-        at=min((e.at for e in unreached), default=claim.at),
-        evidence=unreached,
-        n_sources=1 + bool(unreached),
-        domain=records.Domain.UNKNOWN,
-        sentence=sentence,
-        next_step=next_step,
     )
 
 
