@@ -199,23 +199,22 @@ class EvidenceView:
     def active_at_the_end(self) -> tuple[records.HealthEvent, ...]:
         """Root faults of parts it held that no event reports as over at its end, oldest first."""
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
-        left = [
-            s.event
-            for s in self.disturbances
-            if s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
-        ]
+        held = (s for s in self.disturbances if s.hold is not gpus.PartCertainty.MAYBE)
+        left = (s.event for s in held if s.signature.role is signatures.Role.ROOT)
         return tuple(e for e in left if not any(_ends(later, e) for later in over))
 
     @property
     def silent_mounts(self) -> tuple[records.HealthEvent, ...]:
-        """File systems of its nodes that did not answer when it ended, oldest first."""
-        return tuple(e for e in self.active_at_the_end if signatures.of(e).cause == "filesystem_mount")
+        """File systems of its nodes that had not answered for a twentieth of its time when it ended, oldest first."""
+        least = (self.end_at - self.start_at) / 20
+        silent = (e for e in self.active_at_the_end if self.end_at - e.at >= least)
+        return tuple(e for e in silent if signatures.of(e).cause == "filesystem_mount")
 
     @property
     def blocked_tasks(self) -> tuple[records.HealthEvent, ...]:
         """The kernel's reports, while it ran, that a task of its nodes waited for minutes; oldest first."""
-        found = (s.event for s in self.disturbances if s.at <= self.end_at)
-        return tuple(e for e in found if e.kind == "hung_task")
+        during = (s.event for s in self.disturbances if s.at <= self.end_at)
+        return tuple(e for e in during if e.kind == "hung_task")
 
     @functools.cached_property
     def left_behind(self) -> tuple[records.HealthEvent, ...]:

@@ -298,6 +298,7 @@ def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
     Also for a component of a heterogeneous job: what the others met is not in its case, and they end together.
     """
     beside = view.stalls or view.left_behind or view.returning or view.log_stall
+    # A mount that was silent for a shorter part of its time is not why the job reached a limit.
     beside = beside or view.silent_mounts or view.blocked_tasks
     return _BESIDE_A_FAULT if beside or view.attempt.het_job_id is not None else 1.0
 

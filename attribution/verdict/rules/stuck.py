@@ -9,6 +9,7 @@ from datetime import timedelta
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
+    findings,
     gpus,
     onset,
     rank_claims,
@@ -38,6 +39,8 @@ _LONGEST_GAP_S = 86400.0
 """Longest credible gap between a log's steps: a larger number comes from a forged event."""
 _RECOVERY, _ACTIONS = "154", frozenset({"GPU Reset Required", "Node Reboot Required"})
 """Xid 154 names the recovery that a GPU needs; after these the GPU is unusable until then."""
+_EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL})
+"""Roles of findings that report why a job stood still, or what its ranks waited for."""
 _PROGRAM = re.compile(r"task (?:python|pt_|torchrun|ray::)")
 """Tasks that compute. Mount daemons hang on every dead server, whether or not the job uses it."""
 
@@ -135,9 +138,8 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     event, signature = sighting.event, sighting.signature
     if not cause.persistent or cause.component not in _PARTS or sighting.after_own_action:
         return False
-    if filesystem.makes_calls_wait(event):
-        # Servers are often silent for a minute, and a job need not use each: only a job that never went on waited for it.
-        return _never_went_on(view)
+    if filesystem.makes_calls_wait(event) and not (sighting.device or "").startswith("/"):
+        return _waited_for(view, sighting)
     if event.severity is not records.Severity.HIGH or signature.role is not signatures.Role.ROOT:
         return False
     if sighting.cause == "nvswitch":
@@ -148,6 +150,27 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
         return True
     whole = _is_whole(view, event.node) or view.attempt.n_gpus is None
     return sighting.hold is gpus.PartCertainty.WHOLE and whole
+
+
+def _waited_for(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """True for a server that fell silent as a job stood still that never went on, and that nothing else explains.
+
+    Servers are often silent for a minute, and a job need not use each. One that answered may do so by another of its names.
+    """
+    if not _never_went_on(view) or any(onset.asks(f.event) for f in view.findings):
+        return False
+    explained = any(f.signature.role in _EXPLAINING for f in (*view.findings, *view.further_errors))
+    others = any(
+        s.cause != MOUNT and s.signature.role is signatures.Role.ROOT and claims.weigh(s) > 0
+        for s in view.sightings
+        if s.at >= view.start_at
+    )
+    answered = any(
+        s.cause == MOUNT and s.signature.recovery and s.event.node == sighting.event.node
+        for s in view.sightings
+        if sighting.at <= s.at <= view.end_at
+    )
+    return not (explained or others or answered)
 
 
 def _never_went_on(view: evidence_view.EvidenceView) -> bool:

@@ -234,6 +234,9 @@ def test_a_mount_that_was_silent_at_the_limit_comes_before_more_time(make, back)
     ) is not back
     assert v.next_step.startswith("More time would not help if it waited for /scratch") is not back
     assert (v.confidence is C.CERTAIN) is back
+    assert make.judge(hangs, attempt=_ended(make, "TIMEOUT")).confidence is not C.LIKELY, (
+        "a minute of six hours"
+    )
 
 
 @pytest.mark.parametrize("over", [{"state": "TIMEOUT", "exit_code": 0, "time_limit_s": 1100.0}, {"state": "CANCELLED", "cancelled_by": "alice"}])  # fmt: skip
@@ -249,3 +252,23 @@ def test_a_task_that_waited_in_the_last_minutes_is_named_beside_a_limit(make, ov
     )
     before = make.event(-5, kind="hung_task", severity=records.Severity.LOW, node="n2", message=message)
     assert make.judge(before, attempt=make.attempt(**over)).confidence is C.CERTAIN
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        lambda make: make.finding("python_exception", 7200.0, message="ValueError: x", detail={"first_cause": True, "role": "root", "exception": "ValueError"}),
+        lambda make: make.finding("collective_mismatch", 7000.0, message="Detected mismatch between collectives", detail={"first_cause": True}),
+        lambda make: make.event(7190.0, kind="xid", code="79", pci_bus_id="0000:9b:00", source="kernel"),
+        lambda make: make.event(7100.0, kind="nfs", code="recovered", device="home7.cluster", severity=records.Severity.INFO),
+        lambda make: make.finding("output_stall", 0.0, message="Overwrite? [y/N]", measured=7200.0, detail={"last_line": "Overwrite? [y/N]"}),
+    ],
+    ids=["an exception", "a mismatch", "a lost GPU", "an answer by another name", "a question"],
+)  # fmt: skip
+def test_a_silent_server_explains_no_standstill_that_something_else_does(make, beside):
+    """One line of the kernel about a server is no more than it says."""
+    stalled = make.finding("log_stall", 0.0, measured=7200.0, unit="s", detail={"before_s": 60.0, "gap_s": 60.0})  # fmt: skip
+    silent = make.event(7185.0, kind="nfs", code="not_responding", device="home7", severity=records.Severity.INFO, message="nfs: server home7 not responding, still trying")  # fmt: skip
+    at = make.end - timedelta(seconds=7200)
+    v = make.judge(silent, stalled, beside(make), attempt=_ended(make, "TIMEOUT"), last_progress_at=at)
+    assert v.cause != "filesystem_mount"
