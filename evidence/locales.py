@@ -53,13 +53,13 @@ _ALONE = [
     for english in ("Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception")
     for w in catalogues.SIGNALS[english]
 ]
-_ALONE += [w for w in catalogues.SIGNALS["Killed"] if "(" in w or w > "\u3040"]
+_ALONE += [w for w in catalogues.SIGNALS["Killed"] if "(" in w or w == "已杀死"]
 _CORE = rf"\s{{0,2}}[(（](?:core dumped|{_either(catalogues.DUMPED)})[)）] ?"
 _BARE = re.compile(
     rf"^\s{{0,8}}(?:(?P<foreign>{_either(_ALONE)})(?:{_CORE})?|(?P<dumped>{_either(catalogues.SIGNALS['Aborted'])}){_CORE})$"
 )
 """The same alone on its line. `Terminated` and `Aborted` are everyday words of programs, `Aborted` not before a core; so is `Killed`, but for
-words that name the signal and for Chinese, Japanese and Korean."""
+words that name the signal and for 已杀死."""
 _LOADER = re.compile(
     r"^(?P<program>\S{1,300}?)\s?: [^:\n]{5,120}: (?P<library>[^\s:]{1,200}\.so(?:\.[\w.]{1,40})?): [^:\n]{5,160}: No such file or directory$"
 )

@@ -208,7 +208,7 @@ class EvidenceView:
         """File systems of its nodes that had not answered for a twentieth of its time when it ended, oldest first."""
         least = (self.end_at - self.start_at) / 20
         silent = (e for e in self.active_at_the_end if self.end_at - e.at >= least)
-        return tuple(e for e in silent if signatures.of(e).cause == "filesystem_mount")
+        return tuple(e for e in silent if onset.makes_calls_wait(e))
 
     @property
     def blocked_tasks(self) -> tuple[records.HealthEvent, ...]:

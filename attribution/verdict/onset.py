@@ -210,6 +210,15 @@ def _is_progress(
     return process in stood and process not in stand and step.at <= end_at + snapshots.WOKEN
 
 
+_CALLS_WAIT = frozenset({("mount", "hanging"), ("check", "mount_responsive"), ("lustre", "connection_lost")})
+"""Sorts (kind, code) of mounts that fail no call: whoever uses one waits."""
+
+
+def makes_calls_wait(event: records.HealthEvent) -> bool:
+    """True for a mount or server that fails no call: whoever uses it waits."""
+    return (event.kind, event.code) in _CALLS_WAIT or "still trying" in event.message
+
+
 _QUESTION = re.compile(
     r"[\[(]\s?(?:y(?:es)?\s?[/|]\s?no?|no?\s?[/|]\s?y(?:es)?)\s?[\])]\W{0,3}$|\b(?:password|passphrase)\b[^:]{0,60}:\s{0,3}$|\bpress (?:enter|return|any key)\b",
     re.IGNORECASE,

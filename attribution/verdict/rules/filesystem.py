@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, recovery, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, onset, recovery, signatures
 from probing_cluster.core import records, vocabulary
 
 _SHORT = timedelta(seconds=120)
@@ -18,8 +18,6 @@ ENDED_BY = frozenset({"user_error"})
 
 _UNUSED = 0.7
 """Most weight of a mount that the job may not have used: "possible"."""
-_CALLS_WAIT = frozenset({("mount", "hanging"), ("check", "mount_responsive"), ("lustre", "connection_lost")})
-"""Sorts (kind, code) of mounts that fail no call: whoever uses one waits."""
 
 _READ_ONLY = ("mount", "read_only")
 _WRITES_FAIL = frozenset({_READ_ONLY, ("check", "mount_writable")})
@@ -105,7 +103,7 @@ def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -
     roots = [e for e in claim.evidence if signatures.of(e).role is signatures.Role.ROOT]
     if all(_sort(e) in _WRITES_FAIL for e in roots):
         return True
-    return exited and all(makes_calls_wait(e) or _sort(e) in _WRITES_FAIL for e in roots)
+    return exited and all(onset.makes_calls_wait(e) or _sort(e) in _WRITES_FAIL for e in roots)
 
 
 def _mount_points(view: evidence_view.EvidenceView, claim: claims.Claim) -> frozenset[str]:
@@ -132,11 +130,6 @@ def _became(claim: claims.Claim) -> str:
         if e.kind == "mount" and not signatures.of(e).recovery
     }
     return found.pop() if len(found) == 1 else ""
-
-
-def makes_calls_wait(event: records.HealthEvent) -> bool:
-    """True for a mount or server that fails no call: whoever uses it waits."""
-    return _sort(event) in _CALLS_WAIT or "still trying" in event.message
 
 
 def _names_only_others(errors: Iterable[records.HealthEvent], mounts: Iterable[str]) -> bool:

@@ -17,7 +17,6 @@ from probing_cluster.attribution.verdict import (
     signatures,
     taxonomy,
 )
-from probing_cluster.attribution.verdict.rules import filesystem
 from probing_cluster.core import digits, records, vocabulary
 
 GSP, MOUNT = "gpu_gsp_timeout", "filesystem_mount"
@@ -138,7 +137,7 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     event, signature = sighting.event, sighting.signature
     if not cause.persistent or cause.component not in _PARTS or sighting.after_own_action:
         return False
-    if filesystem.makes_calls_wait(event) and not (sighting.device or "").startswith("/"):
+    if onset.makes_calls_wait(event) and not (sighting.device or "").startswith("/"):
         return _waited_for(view, sighting)
     if event.severity is not records.Severity.HIGH or signature.role is not signatures.Role.ROOT:
         return False

@@ -43,9 +43,10 @@ _NOTE = _form("INFO|DEBUG|WARNING", "IDVW", "py|cpp|cc|cu|h")
 _NOTE_OF_TORCH = re.compile(r"(?:\[?[\d:., -]{8,32}\]? )?torch\.[\w.]{1,80}: \[(?:DEBUG|INFO|WARNING)\] ")
 """The same in the form of PyTorch's older releases."""
 _WARNED = re.compile(r"[\d:/.,TZ \[\]+-]{0,48}(?:\[[^\]\n]{1,80}\] {0,2})?WARN(?:ING)?\b")
-_OF_JAVA = "WARNING: "
-_CALLED = re.compile(r".{6,60} (?:[a-z]\w{0,60}\.){2,8}[A-Z][\w$]{0,80} [\w<>$]{1,80}$")
-"""java.util.logging names class and method in the line above its level. Other tools write the level alone, as Apptainer does."""
+_OF_CONTAINER = re.compile(
+    r"WARNING: (?:Skipping mount|Skipping .{1,20} bind|[Uu]nderlay of|While bind mounting|Not mounting|Bind mount|Cache disabled|(?:passwd|group) file |Environment variable |DEPRECATED USAGE|Overriding)"
+)
+"""Apptainer warns in front of the program's first line, in the form of java.util.logging."""
 _OF_JVM = re.compile(r"(?:[a-z]\w{0,60}\.){2,8}[A-Z]\w{0,80}(?:Error|Exception)\b")
 _OF_LOSS = re.compile(r"(?:\w{1,40}\.){0,5}(?:Stream|Comm|Connection)ClosedError\b")
 _CLOSED = re.compile(r" - (?:INFO|DEBUG) - .{0,200}\b[Cc]los(?:ed|ing)\b")
@@ -135,10 +136,8 @@ def is_of_warning(text: str, before: Reversible[str]) -> bool:
 
     An exception that ends a program has a higher level, or none.
     """
-    last = reversed(before)
-    above, before_that = next(last, ""), next(last, "")
+    above = next(iter(reversed(before)), "")
     if _OF_LOSS.match(text) and reports_closing(above):
         return True
-    if _OF_JVM.match(text) is None or _WARNED.match(above) is None:
-        return False
-    return not above.startswith(_OF_JAVA) or _CALLED.match(before_that) is not None
+    warned = _WARNED.match(above) is not None and _OF_CONTAINER.match(above) is None
+    return warned and _OF_JVM.match(text) is not None

@@ -81,7 +81,7 @@ _MEMORY = re.compile(
 )
 _TIME = re.compile(
     r"job \S{1,40} exceeded WALLTIME usage (?:hard|soft) limit\b|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:wallclock time|h_rt|s_rt|h_cpu)\b|.{0,20}exceeded hard wallclock time|MOAB_INFO:\s{1,4}job exceeded wallclock limit"
-    r"|\s{0,4}exec: job.exception: .{0,40}type=timeout|\S{0,20}\s?job\.exception type=timeout|.{0,40}resource allocation expired|salloc: Job \d{1,12} has exceeded its time limit\b"
+    r"|\s{0,4}exec: job.exception: .{0,40}type=timeout|\S{0,20}\s?job\.exception type=timeout|.{0,40}resource allocation expired"
 )
 _TIME_LINE = "The batch system ended the job at its time limit."
 _KILLED = re.compile(
@@ -184,7 +184,7 @@ FAMILY = grammar.LogFamily(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
         "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "usage hard limit", "usage soft limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "wallclock limit", "h_rt", "type=timeout", "allocation expired",
         "OOM killer terminated", "Process terminated via ", "requested job ", "Remote JSM", "commlib error", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
-        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "HTCondor due to", "time limit exceeded", "exceeded its time limit", "this job is ",
+        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "HTCondor due to", "time limit exceeded", "this job is ",
     ),
     read=read,
     facts=FACTS,

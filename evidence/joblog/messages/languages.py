@@ -133,7 +133,7 @@ _LAUNCHER = re.compile(
 _LOADING = re.compile(
     r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
-    r"|(?!(?:\S{0,200}/)?(?:tput|stty|tset|clear|reset): )\S{1,300}: symbol lookup error: "
+    r"|(?!(?:/usr/bin/|/bin/)?(?:tput|stty|tset|clear): )\S{1,300}: symbol lookup error: "
     r"|(?:MATLAB:\S{1,80} -> )?Invalid MEX-file '"
     r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )

@@ -218,3 +218,6 @@ def test_a_step_that_failed_before_the_script_ended_with_its_own_code_is_no_firs
     words = "The program exited with code 4 after a step of its script had exited with code 1 (task 0 on n1) and the script had gone on, with no fault beside it."
     assert (v.summary == words) is went_on
     assert ("above srun's line" in v.next_step) is went_on
+    of_another = make.finding("task_exit", message="srun: error: n2: task 3: Exited with exit code 4", detail=detail | {"first_cause": False, "rank": 3, "tasks": "3", "exit_code": 4, "host": "n2"})  # fmt: skip
+    v = make.judge(line, of_another, attempt=make.attempt(exit_code=code))
+    assert "gone on" not in v.summary, "srun ends with the highest of its tasks' codes"

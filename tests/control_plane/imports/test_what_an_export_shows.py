@@ -204,6 +204,18 @@ def test_a_job_requeued_at_each_limit_is_of_no_other_zone(store: db_store.Store,
     assert [(a.job_id, a.attempt) for a in store.attempts(job_ids=[5])] == [(5, 1), (5, 2)]
 
 
+def test_the_runs_of_scrontab_are_of_no_other_zone(store: db_store.Store, tmp_path: Path) -> None:
+    """They have one number, and each begins whole hours after the last; of the next day's other jobs none is known."""
+
+    def runs(day: int) -> list[str]:
+        hours = [(f"2026-11-{day}T{hour:02}:00:03", f"2026-11-{day}T{hour + 1:02}:00:00") for hour in range(9, 15)]  # fmt: skip
+        return [row("5", "COMPLETED", f"{start[:-2]}09", submit=submit, start=start) for submit, start in hours]  # fmt: skip
+
+    imported(store, tmp_path, *runs(24), row("6", "COMPLETED"))
+    imported(store, tmp_path, *runs(25), row("7", "COMPLETED"))
+    assert len(store.attempts(job_ids=[5])) == 12
+
+
 @pytest.mark.parametrize("days", ["in order", "backwards", "at once"])
 def test_the_exports_of_two_days_count_a_jobs_starts_together(
     store: db_store.Store, tmp_path: Path, days: str

@@ -265,9 +265,14 @@ def _first_task_to_exit(view: evidence_view.EvidenceView) -> records.HealthEvent
 
 
 def _script_went_on(view: evidence_view.EvidenceView, task: records.HealthEvent) -> bool:
-    """Whether the script printed more after the end of the step and ended with a code of its own: none of a signal, which a launcher sends the other tasks."""
+    """Whether the script printed more after the end of the step and ended with a code of its own.
+
+    It is none of a signal, which a launcher sends the other tasks, and none of another task: srun itself ends with the highest.
+    """
     code = view.attempt.exit_code or 0
-    others = {task.detail["exit_code"], *_SENT, *(vocabulary.BY_SIGNAL + s for s in _SENT)}
+    every = (f.event for f in (*view.findings, *view.further_errors) if f.event.kind == task.kind)
+    of_tasks = {e.detail.get("exit_code") for e in every}
+    others = of_tasks | {task.detail["exit_code"], *_SENT, *(vocabulary.BY_SIGNAL + s for s in _SENT)}
     return bool(code and task.detail.get("behind")) and not view.signal and code not in others
 
 
