@@ -175,14 +175,18 @@ def saved_at(
 
 
 def _died_at(view: evidence_view.EvidenceView) -> datetime:
-    """The time of the error that began the end, where the log dates it; else the end. Launchers take half a minute to end the other ranks."""
+    """The time of the error that began the end, where the log dates it; else the end.
+
+    Launchers take half a minute to end the other ranks. One from minutes before was survived, whatever the log does not say.
+    """
     began = (
         findings.error_at(f.event)
         for f in view.findings
         if f.event.detail.get("first_cause") is True
         and not (f.event.detail.get("goes_on") or f.event.detail.get("went_on"))
     )
-    return min([view.end_at, *(at for at in began if at is not None)])
+    least = view.end_at - _ONE_MOMENT
+    return min([view.end_at, *(at for at in began if at is not None and at >= least)])
 
 
 def part_names(sighting: evidence_view.CaseSighting) -> set[str]:

@@ -62,7 +62,10 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         elif weight > 0 and _lacked_a_file(view, sighting):
             weight = max(weight, 0.82)
         # The next recovery counts: a later stall has its own.
-        again = recovery.saved_at(view, sighting, back.get((sighting.event.node, sighting.device), ()))
+        backs = back.get((sighting.event.node, sighting.device), [])
+        if _was_brief(sighting, backs):
+            return weight * 0.4
+        again = recovery.saved_at(view, sighting, backs)
         thrown_out = sighting.event.code in _THROWN_OUT and view.end_at - sighting.last_at <= _MISSED
         if again is None or (thrown_out and _failed_in_a_file(view)):
             return weight
@@ -80,6 +83,13 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield _of_file_system(claim)
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
         yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _was_brief(sighting: evidence_view.CaseSighting, backs: Iterable[datetime]) -> bool:
+    """True for a server that a kernel dates as silent for a moment: it fails no call, wherever in that moment the end lies."""
+    if not onset.makes_calls_wait(sighting.event) or sighting.event.source in vocabulary.POLLED_SOURCES:
+        return False
+    return any(t >= sighting.last_at and t - sighting.at < _SHORT for t in backs)
 
 
 def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -87,7 +87,6 @@ FAULTS = [
     {"kind": "mount", "code": "hanging", "source": "mount", "device": "/scratch"},
     {"kind": "mount", "code": "read_only", "source": "mount", "device": "/scratch"},
     {"kind": "nfs", "code": "not_responding", "device": "stor9"},
-    {"kind": "lustre", "code": "connection_lost", "device": "scratch-OST001c"},
     {"kind": "ib_link", "code": "down", "source": "sysfs", "device": "mlx5_0"},
     {"kind": "check", "code": "ib_link", "source": "check", "device": "mlx5_0"},
     {"kind": "eth_link", "code": "link_down", "device": "eth0"},
@@ -130,6 +129,31 @@ def test_a_mount_that_came_back_while_the_job_went_on_weighs_less(make, kind):
     back = make.event(60, **{**fault, "code": "recovered"}, severity=INFO, detail={"recovered": True})
     assert make.judge(down, attempt=attempt).cause == "filesystem_mount"
     assert make.judge(down, back, attempt=attempt).cause == "user_error"
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(2, 3), (60, 1), (60, 50), (-1, 5)])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "nfs", "code": "not_responding", "device": "home7", "message": "nfs: server home7 not responding, still trying"},
+        {"kind": "lustre", "code": "connection_lost", "device": "scratch-OST001c"},
+    ],
+    ids=["nfs", "lustre"],
+)  # fmt: skip
+def test_a_server_that_was_silent_for_a_moment_failed_no_call_of_a_dead_job(make, fault, before_s, after_s):
+    """Whoever uses it waits; the job died of something else while it did."""
+    fault = {**fault, "severity": INFO}
+    back = make.event(-after_s, **{**fault, "code": "recovered", "message": ""}, detail={"recovered": True})
+    for attempt in (make.attempt(), make.attempt(exit_code=139)):
+        v = make.judge(make.event(before_s, **fault), back, attempt=attempt)
+        assert v.cause == make.judge(attempt=attempt).cause
+
+
+def test_an_error_from_minutes_before_is_not_when_the_job_died(make):
+    """It had been survived: the port came back while the job went on."""
+    detail = {"first_cause": True, "role": "root", "at_from_log": True}
+    early = make.finding("nccl_remote_error", 600, message="NCCL error: remote error", detail=detail)
+    assert make.judge(link(make, 60), early, up(make, 30)).cause != "ib_link"
 
 
 def test_no_sentence_denies_a_fault_that_was_there(make):

@@ -208,12 +208,12 @@ def test_the_runs_of_scrontab_are_of_no_other_zone(store: db_store.Store, tmp_pa
     """They have one number, and each begins whole hours after the last; of the next day's other jobs none is known."""
 
     def runs(day: int) -> list[str]:
-        hours = [(f"2026-11-{day}T{hour:02}:00:03", f"2026-11-{day}T{hour + 1:02}:00:00") for hour in range(9, 15)]  # fmt: skip
+        hours = [(f"2026-11-{day}T{hour:02}:00:03", f"2026-11-{day}T{hour + 1:02}:00:00") for hour in range(8, 22)]  # fmt: skip
         return [row("5", "COMPLETED", f"{start[:-2]}09", submit=submit, start=start) for submit, start in hours]  # fmt: skip
 
     imported(store, tmp_path, *runs(24), row("6", "COMPLETED"))
     imported(store, tmp_path, *runs(25), row("7", "COMPLETED"))
-    assert len(store.attempts(job_ids=[5])) == 12
+    assert len(store.attempts(job_ids=[5])) == 28
 
 
 @pytest.mark.parametrize("days", ["in order", "backwards", "at once"])
