@@ -160,7 +160,8 @@ class AttemptView:
         """The step of a COMPLETED attempt that was killed for lack of memory, as `its step 40.0`, or `one of its steps`; empty for none."""
         if not self._failed_code:
             return ""
-        kills = [e for e in self.own_errors if findings.find(e).cause == "oom_host" and e.source == "joblog"]
+        # A kill without a reason may be the script's own: a watcher that it ends at its end.
+        kills = [e for e in self.own_errors if findings.is_for_memory(e) and e.source == "joblog"]
         named = (found[1] for e in kills if (found := _STEP.search(e.message)))
         step = next(named, "")
         return f"its step {step}" if step else "one of its steps" if kills else ""

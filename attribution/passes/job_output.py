@@ -44,12 +44,13 @@ _AFTER_SIGNAL = (
 )
 
 _ENDED = re.compile(
-    r"(?:\S{1,200}: line \d{1,9}: {1,4}\d{1,10} )?Terminated\b(?:\.?$| {2,}\S)"
-    r"|.{0,60}\b(?:rc|code|status|exit(?:ed)?|ret(?:urned)?)\b[^\w\n]{0,4}143\W*$",
-    re.IGNORECASE,
+    r"Terminated\.?$|\S{1,200}: line \d{1,9}: {1,6}\d{1,10} Terminated\b(?:\.?$| {2,}\S)"
+    r"|(?:[\w./-]{1,40}:? )?(?:rc|exit(?:ed)?(?: with)?(?: code| status)?|return code)\W{1,4}143\W*$"
 )
 """A shell's line on a command that SIGTERM ended, and a script's on the code that this one ended with."""
 _END_LINES = 3
+_BY_SIGNAL = "was ended by signal "
+"""Words of a verdict on an exit code that stands for a signal."""
 _AFTER_TERM = f"{findings.advice('was ended by signal 15 (SIGTERM)')}. If the script stops that command itself, as it does with a helper, look at the program's other output."
 
 
@@ -93,8 +94,11 @@ def _with(verdict: records.Verdict, row: Mapping[Any, Any]) -> records.Verdict:
     summary = phrases.without_signal(verdict.summary, [line for log in logs for line in _tail(log)])
     step = next_steps.behind_statement(verdict) if quoted and _is_statement(last) else verdict.next_step
     ruled_out, confidence = verdict.ruled_out, verdict.confidence
-    if ended := _ended_by_term(logs) if verdict.cause == bare_exit.CAUSE and not caught else "":
-        # Who sent it is not known: that the program failed by itself is a guess then.
+    # A job that another signal ended, or that says why below, did not end by what one command of its script was sent.
+    alone = verdict.cause == bare_exit.CAUSE and not caught and _BY_SIGNAL not in verdict.summary
+    ended = _ended_by_term(logs) if alone else ""
+    if ended and (ended == phrases.clean(last) or not _is_statement(last)):
+        # Who sent it is not known. That the program failed by itself is a guess then.
         confidence = records.Confidence.POSSIBLE
         quoted = f"{_SIGNAL}{ended.rstrip('.')}.{quoted if last != ended else ''}"
         step = _AFTER_TERM

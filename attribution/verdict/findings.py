@@ -279,6 +279,15 @@ def advice(words: str) -> str:
     return next((row.step for row in _load().advice if row.pattern.search(words)), "")
 
 
+BARE_KILLS = frozenset({"oom_kill_suspected", "dataloader_oom"})
+"""Kinds of kill messages without a reason, from a shell, Slurm or the parent of a data loader's worker."""
+
+
+def is_for_memory(event: records.HealthEvent) -> bool:
+    """True if the line says that memory ran out, and not only that a process was killed."""
+    return find(event).cause == "oom_host" and event.kind not in BARE_KILLS
+
+
 def own_limit(words: str) -> str:
     """The limit of a runtime's own on its memory that the words show as reached (Java's heap); empty for other errors."""
     return next((row.limit for row in _load().advice if row.limit and row.pattern.search(words)), "")

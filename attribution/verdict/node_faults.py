@@ -155,6 +155,8 @@ _OWN_GROUPS = ("slurm", "/job_")
 """Parts of the names of jobs' cgroups."""
 CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
 """cgroups that a job's own process may have been moved to."""
+_SERVICES = re.compile(r"(?:^|/)(?:system\.slice|init\.scope)(?:/|$)")
+"""systemd's groups of services. Of any other group (`/`, `/lxc/…`, another batch system's) a process may be the job's own."""
 _OOM = "oom_host"
 
 
@@ -176,6 +178,7 @@ def kills_of_others(view: evidence_view.EvidenceView) -> list[evidence_view.Case
         for s in view.of(_OOM)
         if (group := group_outside(s.event))
         and (s.event.code != "global" or named)
+        and _SERVICES.search(group)
         and not CONTAINERS.search(group)
         and s.event.pid not in named
     ]

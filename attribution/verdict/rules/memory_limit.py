@@ -17,8 +17,6 @@ from probing_cluster.core import records, vocabulary
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
-_BARE = frozenset({"oom_kill_suspected", "dataloader_oom"})
-"""Kill messages without a reason, from a shell, Slurm or the parent of a data loader's worker."""
 _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program asked for more main memory than it could get, and ended: {words}"
@@ -123,12 +121,12 @@ def _killed_by_somebody(
 ) -> Iterable[claims.Claim]:
     """Claims from the job's side: the kill was usually for memory, but not if the watched kernel killed nothing."""
     made = claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
-    unsaid = all(e.kind in _BARE for c in made for e in c.evidence)
+    unsaid = all(e.kind in findings.BARE_KILLS for c in made for e in c.evidence)
     if unsaid and (made or view.signal == _KILLED) and (kills := reported_kills(view)):
         # The log's first error is an exception that the program caught (an uncaught one ends Python with 1), or a kill without a reason.
         made = [claims.of_findings(view, kills, HOST, "memory_limit")]
     for claim in made:
-        bare = all(e.kind in _BARE for e in claim.evidence)
+        bare = all(e.kind in findings.BARE_KILLS for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
             limit = findings.own_limit(claim.words)
             words = (_OWN_HEAP if limit else _NOT_GIVEN).format(words=phrases.clean(claim.words), limit=limit)
@@ -172,7 +170,9 @@ def _last_line(view: evidence_view.EvidenceView, claim: claims.Claim) -> str:
 def reported_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:
     """Findings in which Slurm or the kernel reports a memory kill, in the job's own log."""
     every = (*view.findings, *view.further_errors)
-    return [f for f in every if f.signature.cause == HOST and f.event.kind not in (*_BARE, _REFUSED)]
+    return [
+        f for f in every if f.signature.cause == HOST and f.event.kind not in (*findings.BARE_KILLS, _REFUSED)
+    ]
 
 
 def _logs_go_on(view: evidence_view.EvidenceView) -> bool:

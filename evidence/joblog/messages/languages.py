@@ -147,7 +147,7 @@ _CODES = re.compile(
     r"EXITING:? because of (?i:fatal) \w{0,20} ?(?i:error)\b"
     r"|ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
     r"|ERROR on proc \d{1,8}: \S"
-    r"|Error in routine \S{1,80}|Open_input_file: error opening \S"
+    r"|Error in routine \S{1,80}|Open_input_file: error opening \S{1,300}$"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-|(?:Try option|or (?:see|try)|to get more|configure using|Run with|User provided function|Note: )\b)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
     r"|# UNRECOVERABLE ERROR \(ierr="

@@ -127,6 +127,10 @@ def test_a_program_that_reports_a_signal_may_have_been_warned_of_its_time_limit(
         (["run.sh: line 3: 77 Terminated              python train.py", "bye"], "Terminated in `python train.py`"),
         (["Terminated", "epoch 1", "epoch 2", "epoch 3"], ""),
         (["Terminated early after 143 epochs", "bye"], ""),
+        (["Terminated  normally at step 100"], ""),
+        (["HTTP status: 143"], ""),
+        (["Chain 3 returned 143"], ""),
+        (["run.sh: line 3: 77 Terminated              sleep 600", "Assertion failed: the mesh is empty"], ""),
         (["rc 1"], ""),
     ],
 )  # fmt: skip
@@ -145,7 +149,8 @@ def test_a_program_that_sigterm_ended_is_not_likely_at_fault(
     judge()
     verdict = the_verdict(store)
     assert verdict.summary.partition("Its log reports a signal: ")[2].partition(". Its last")[0] == line
-    assert ("ind out who sent it" in verdict.next_step, "grep" in verdict.next_step) == (bool(line), not line)
+    assert ("ind out who sent it" in verdict.next_step) is bool(line)
+    assert "grep" not in verdict.next_step or not line
     assert verdict.confidence is (records.Confidence.POSSIBLE if line else records.Confidence.LIKELY)
 
 

@@ -93,3 +93,11 @@ def test_a_kill_of_the_job_counts_beside_one_of_a_service(make):
     found = make.judge(*kill(make, "/system.slice"), *own, attempt=one_node(make, exit_code=137))
     assert (found.cause, found.confidence) == ("oom_host", C.CERTAIN)
     assert "Ask for more memory" in found.next_step
+
+
+@pytest.mark.parametrize("group", ["/", "/lxc/c1", "/htcondor/x", "/machine.slice/machine-x.scope"])
+def test_a_kill_in_a_group_that_is_no_services_may_be_the_jobs(make, group):
+    """Where no cgroup of Slurm's holds the job, the kernel names such a one; nothing then denies that memory was short."""
+    found = make.judge(*kill(make, group), attempt=one_node(make, exit_code=137))
+    assert found.cause == "oom_host"
+    assert not any("its own cgroup" in words for words in found.ruled_out)
