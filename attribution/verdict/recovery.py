@@ -136,7 +136,7 @@ def was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_vi
     end = view.end_at + evidence_view.SLACK
     if sighting.at <= view.end_at - evidence_view.SLACK:
         return True
-    if sighting.at <= end and _is_named(view, sighting.cause):
+    if sighting.at <= end and is_named(view, sighting.cause):
         return True
     polled = sighting.event.source in vocabulary.POLLED_SOURCES
     if not polled or sighting.at > view.end_at + READ_TWICE:
@@ -153,7 +153,7 @@ def was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_vi
     )
 
 
-def _is_named(view: evidence_view.EvidenceView, cause: str) -> bool:
+def is_named(view: evidence_view.EvidenceView, cause: str) -> bool:
     """True if an error in the job's output is one that this cause raises in its user: the job felt it."""
     felt = (findings.FindingRole.HINT, findings.FindingRole.PROXIMAL)
     return any(f.signature.role in felt and f.signature.supports(cause) for f in view.findings)
@@ -172,6 +172,15 @@ def saved_at(
         died_at = _died_at(view)
         later = [t for t in later if t + min(_WENT_ON, t - sighting.last_at) <= died_at]
     return min(later, default=None)
+
+
+NEARLY = 0.6
+"""Share of weight of a part that worked again in the last seconds, if no error in the output is one of its users': other proof goes before."""
+
+
+def was_back_at_the_end(view: evidence_view.EvidenceView, cause: str, backs: Iterable[datetime]) -> bool:
+    """True if one of these recoveries lies in the seconds before the end, and no error in the output is one that this cause raises."""
+    return not is_named(view, cause) and any(view.end_at - _WENT_ON <= t <= view.end_at for t in backs)
 
 
 def _died_at(view: evidence_view.EvidenceView) -> datetime:

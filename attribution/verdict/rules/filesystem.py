@@ -66,6 +66,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         if _was_brief(sighting, backs):
             return weight * 0.4
         again = recovery.saved_at(view, sighting, backs)
+        if again is None and recovery.was_back_at_the_end(view, MOUNT, [t for t in backs if t >= sighting.last_at]):  # fmt: skip
+            weight *= recovery.NEARLY
         thrown_out = sighting.event.code in _THROWN_OUT and view.end_at - sighting.last_at <= _MISSED
         if again is None or (thrown_out and _failed_in_a_file(view)):
             return weight
