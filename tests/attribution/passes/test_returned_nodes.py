@@ -143,6 +143,10 @@ def test_of_a_machine_that_did_not_stop_nothing_is_surely_broken(make, state):
         found = make.judge(hot, silent, down, returned={"n2": back}, **given)
         assert "went away" not in found.summary
         assert found.confidence is not records.Confidence.CERTAIN
+        lockup = make.event(70, kind="soft_lockup", code="cpu", node="n2", severity=records.Severity.HIGH)
+        found = make.judge(lockup, silent, down, returned={"n2": back}, **given)
+        assert "before that it showed soft lockup cpu; its agent answers again" in found.summary
+        assert "did not stop" not in found.summary
 
 
 @pytest.mark.parametrize(

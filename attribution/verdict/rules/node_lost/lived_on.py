@@ -39,11 +39,28 @@ def answers_again(view: evidence_view.EvidenceView, claim: claims.Claim) -> clai
         return claim
     node = claim.node
     stopped = claim.sentence or f"{node} stopped answering Slurm"
+    since = f"its agent answers again since {phrases.instant(back_at, view.end_at)}, in the same boot"
+    lost = (node_faults.LOST, "node_reboot")
+    shown = [
+        s
+        for s in view.sightings
+        if s.event.node == node
+        and view.start_at <= s.at <= view.end_at
+        and s.cause not in lost
+        and claims.weigh(s) > 0
+    ]
+    cap = claims.less_confident(claim.cap, records.Confidence.LIKELY)
+    if shown and not claim.sentence:
+        # A lockup, a thermal stop: the machine may have stood still, and it is no matter of daemons alone.
+        what = phrases.what(shown[-1].event)
+        return claims.replace_claim(
+            claim, cap=cap, sentence=f"{stopped}; before that it showed {what}; {since}"
+        )
     return claims.replace_claim(
         claim,
         weight=min(claim.weight, claims.ANSWERED),
-        cap=claims.less_confident(claim.cap, records.Confidence.LIKELY),
+        cap=cap,
         domain=records.Domain.UNKNOWN,
-        sentence=f"{stopped}; its agent answers again since {phrases.instant(back_at, view.end_at)}, in the same boot: its daemons or its network failed, and the machine did not stop",
-        next_step=f"Read the logs of slurmd and of the agent on {node} around that time, and look at its network and its switch. Its console shows no crash.",
+        sentence=f"{stopped}; {since}: its daemons or its network failed, and the machine did not stop",
+        next_step=f"Read the logs of slurmd and of the agent on {node} around that time, and look at its network and its switch.",
     )
