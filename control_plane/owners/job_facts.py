@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -21,6 +22,8 @@ _LOOP_KNOWN = timedelta(seconds=5)
 """How long after its verdict it is known whether a start belongs to a restart loop."""
 _NO_OUTPUT = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 """States in which the node that could read the output is mostly gone."""
+_SUMMED_UP = timedelta(minutes=10)
+"""After this an array's summary counts what is on record: of tasks that never started there is none."""
 _ASIDE = timedelta(hours=1)
 """A verdict that is given anew may be younger than the decision that rested on the one before."""
 
@@ -58,7 +61,10 @@ class JobFacts:
             return False
         if owed.array:
             # Its last tasks may not be on record yet: accounting is asked for them until then.
-            return not may_wait or now - owed.at >= timedelta(seconds=config.settle_s)
+            waited = now - owed.at
+            return waited >= _SUMMED_UP or (
+                waited >= timedelta(seconds=config.accounting_poll_s) and _agrees(owed, found)
+            )
         (attempt,) = found
         if may_wait and (
             self._is_undecided(attempt) or (attempt.job_id, attempt.submit_at) in self.unwitnessed
@@ -100,6 +106,20 @@ class JobFacts:
     def is_judged(self, attempt: records.JobAttempt) -> bool:
         """Whether it has its verdict, or needs none."""
         return attempt.state == "COMPLETED" or self.verdict_on(attempt) is not None
+
+
+_HOW_IT_ENDED = re.compile(r" (?P<event>\w+), (?P<state>\w+), ExitCode \[?\d+(?:-\d+\])?$")
+"""How Slurm's subject of an array's summary ends: `Failed, Mixed, ExitCode [0-3]`."""
+
+
+def _agrees(owed: handover.OwedMail, tasks: Sequence[records.JobAttempt]) -> bool:
+    """False while the tasks on record are not all those that Slurm's own subject speaks of."""
+    if (ended := _HOW_IT_ENDED.search(owed.subject)) is None:
+        return True
+    good = {task.state == "COMPLETED" for task in tasks}
+    if ended["state"].upper() == "MIXED":
+        return good == {True, False}
+    return False in good or ended["event"] != "Failed"
 
 
 def _attempts_of(
