@@ -63,7 +63,8 @@ class JobFacts:
             # Its last tasks may not be on record yet: accounting is asked for them until then.
             waited = now - owed.at
             return waited >= _SUMMED_UP or (
-                waited >= timedelta(seconds=config.accounting_poll_s) and _agrees(owed, found)
+                waited >= timedelta(seconds=config.accounting_poll_s + config.settle_s)
+                and _agrees(owed, found)
             )
         (attempt,) = found
         if may_wait and (

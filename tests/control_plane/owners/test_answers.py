@@ -482,7 +482,7 @@ def test_an_array_gets_one_summary_with_its_causes(mailing: context.Context, box
             judge(mailing, made)
     environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
     owe(mailing, subject="Slurm Array Summary Job_id=7_* (7) Name=x Failed", environment=environment)
-    later(mailing, mailing.config.service.accounting_poll_s)
+    later(mailing, mailing.config.service.accounting_poll_s + mailing.config.service.settle_s)
     owners.run(mailing)
     assert "array 7: 2 of 3 tasks did not complete (2 gpu off bus)" in box.message()["Subject"]
     assert "7_0" in text_of(box)
@@ -494,7 +494,7 @@ def test_an_arrays_summary_counts_the_tasks_that_it_leaves_out(
     for task in range(15):
         judge(mailing, attempt(mailing, job_id=7 + task, array_job_id=7, array_task_id=task))
     owe_summary(mailing)
-    later(mailing, mailing.config.service.accounting_poll_s)
+    later(mailing, mailing.config.service.accounting_poll_s + mailing.config.service.settle_s)
     owners.run(mailing)
     text = " ".join(text_of(box).split())
     assert "7_11 " in text
@@ -545,7 +545,7 @@ def test_an_arrays_summary_waits_until_it_agrees_with_slurms_subject(
     attempt(mailing, job_id=8, array_job_id=7, array_task_id=1, state="COMPLETED")
     environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
     owe(mailing, subject=f"Slurm Array Summary Job_id=7_* (7) Name=Mixed {subject}", environment=environment)
-    later(mailing, mailing.config.service.accounting_poll_s)
+    later(mailing, mailing.config.service.accounting_poll_s + mailing.config.service.settle_s)
     owners.run(mailing)
     assert bool(box.mails) is agrees
     if not agrees:
@@ -561,7 +561,7 @@ def test_an_arrays_summary_counts_no_task_without_its_cause(
     """A task that is read after it was found that all have their verdicts."""
     judge(mailing, attempt(mailing, job_id=8, array_job_id=7, array_task_id=1))
     owe_summary(mailing)
-    later(mailing, mailing.config.service.accounting_poll_s)
+    later(mailing, mailing.config.service.accounting_poll_s + mailing.config.service.settle_s)
     read, late = job_facts.read, []
 
     def reading(*arguments: Any) -> Any:
