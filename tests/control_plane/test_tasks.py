@@ -1032,6 +1032,16 @@ def test_a_start_that_accounting_does_not_list_yet_gives_the_one_before_it_nothi
     assert (found.restart_count, found.gpus) == (0, {"n2": ("GPU-0",)})
 
 
+def test_a_start_that_the_prolog_refused_is_not_counted_as_the_next(service: context.Context) -> None:
+    """Its Epilog has the count of the start to come, and the mail about it, which Slurm numbers rightly, found no start: it never came."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, NodeList="n2", State="REQUEUED", End=str(int(ago(1199).timestamp())))]  # fmt: skip
+    fakes.deliver(service.store, "n2", allocations=[holds(7, "GPU-0", at_s=1199, restart=1, prolog_seen=False)])  # fmt: skip
+    accounting.run(service)
+    (found,) = service.store.attempts()
+    assert (found.attempt, found.n_restarts) == (1, 0)
+
+
 def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: context.Context) -> None:
     """An array task's Prolog is not told which it is by older releases; accounting knows, and the agent reads then."""
     assert isinstance(service.run_slurm, fakes.Sacct)

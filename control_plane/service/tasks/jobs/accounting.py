@@ -330,7 +330,8 @@ def _with_prolog_facts(
     if not allocations or start_at is None:
         return attempt
     # Where accounting does not list the next start yet, its Prologs are matched to this one, too.
-    count = min(allocations, key=lambda x: abs(x.at - start_at)).restart_count
+    first = min(allocations, key=lambda x: abs(x.at - start_at))
+    count = first.restart_count
     allocations = [x for x in allocations if x.restart_count == count]
     gpus = {x.node: x.gpu_uuids for x in allocations if x.gpu_uuids is not None}
     detail: dict[str, str] = {}
@@ -342,7 +343,8 @@ def _with_prolog_facts(
         run_key=detail.get("run_key") or attempt.run_key,
         stdout_path=attempt.stdout_path or detail.get("stdout"),
         work_dir=attempt.work_dir or detail.get("work_dir"),
-        restart_count=count,
+        # The Epilog of a start that is requeued is given the next start's count: without a Prolog nothing else tells it.
+        restart_count=attempt.restart_count if first.detail.get("prolog_seen") is False else count,
     )
 
 
