@@ -70,9 +70,31 @@ class SacctLayout:
         if not 0 < extra <= MAX_EXTRA_PARTS:
             return None
         bounds = self._bounds(parts, extra)
-        if bounds is None or any(bounds[i].bit_count() > 1 for i in self.used):
+        if bounds is None:
             return None
+        if any(bounds[i].bit_count() > 1 for i in self.used):
+            return self._in_one_column(parts, extra)
         return self._cut(parts, bounds)
+
+    def _in_one_column(self, parts: Sequence[str], extra: int) -> list[str] | None:
+        """The cut in which one person's text holds all extra delimiters, as a submit line with `||` does; None if several that matter fit.
+
+        The empty piece within `||` passes for many a column, so that further ways would cut two texts.
+        """
+        kept: list[str] | None = None
+        for column, check in enumerate(self.checks):
+            if check is not None or self.lists[column]:
+                continue
+            end = column + extra + 1
+            cut = [*parts[:column], self.delimiter.join(parts[column:end]), *parts[end:]]
+            if not self._fits(cut):
+                continue
+            if kept is not None and any(
+                kept[i] != cut[i] for i, name in enumerate(self.columns) if name in USED
+            ):
+                return None
+            kept = kept or cut
+        return kept
 
     def _bounds(self, parts: Sequence[str], extra: int) -> list[int] | None:
         """The numbers of extra parts that can lie before each column, and before the end, in a whole cut; each as bits of a number."""

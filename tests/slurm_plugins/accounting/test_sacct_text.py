@@ -273,6 +273,17 @@ def test_a_field_that_could_be_cut_two_ways_is_set_aside() -> None:
     assert [r.why for r in result.rejected] == ["8 fields where the header has 7"]
 
 
+def test_empty_pieces_within_a_submit_line_stand_for_no_column() -> None:
+    """`||` and a pipe at the end of a command leave pieces that pass for a time, an empty comment, an absent user."""
+    head = "JobID|JobIDRaw|JobName|State|Submit|Start|End|SubmitLine|Suspended|SystemCPU|SystemComment|Timelimit|User|WorkDir"
+    line = "89|89|wrap|COMPLETED|2026-11-24T10:00:00|2026-11-24T10:00:00|2026-11-24T11:00:00|[ x ] | y || z ||00:00:00|00:00.001||UNLIMITED|ann|/tmp"
+    found = parse(head, line)
+    assert found.rejected == ()
+    assert [(a.user, a.work_dir, a.time_limit_s, a.suspended_s) for a in found.attempts] == [
+        ("ann", "/tmp", None, 0.0)
+    ]
+
+
 def test_a_script_in_the_submit_line_is_one_field() -> None:
     """A `--wrap` of many lines with pipes does not cost the rows around it."""
     script = "sbatch --wrap='set -e\n" + "zcat x | sort | uniq -c | head\n" * 40 + "'"
