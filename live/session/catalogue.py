@@ -6,6 +6,7 @@ tables of it in one question, because DataFusion would otherwise ask in threads 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.dataset as ds
 from datafusion.catalog import SchemaProvider
 from datafusion.catalog import Table as ProvidedTable
 
+_INFINITY = re.compile(r"(?<![\w\"'])-?inf(?![\w\"'])")
 _NUMBER = "\0number"
 """No column of a table is called so."""
 
@@ -37,9 +39,13 @@ class Fragment:
 
 
 def _fulfilling(rows: pa.Table, condition: Any) -> pa.Array:
-    """The numbers of the rows that fulfil a condition of Arrow's as DataFusion would have it: NaN is greater than every number."""
+    """The numbers of the rows that fulfil a condition of Arrow's as DataFusion would have it: NaN is greater than every number.
+
+    Infinity stands for it, so a condition that names infinity keeps Arrow's answer, which finds no NaN.
+    """
+    finite = _INFINITY.search(str(condition)) is None
     for i, column in enumerate(rows.columns):
-        if pa.types.is_floating(column.type):
+        if finite and pa.types.is_floating(column.type):
             whole = pc.if_else(pc.is_nan(column), pa.scalar(float("inf"), column.type), column)
             rows = rows.set_column(i, rows.schema.field(i), whole)
     rows = rows.append_column(_NUMBER, pa.array(range(rows.num_rows), pa.int64()))

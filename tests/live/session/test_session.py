@@ -149,6 +149,9 @@ OF_NAN = [
     "SELECT rank, step FROM {s} WHERE isnan(duration_s) AND step > 1 ORDER BY 1, 2",
     "SELECT count(*) FROM (SELECT rank FROM {s} WHERE duration_s < 0.13 LIMIT 9)",
     "SELECT count(*) FROM {s} WHERE duration_s NOT IN (0.1, 0.12)",
+    "SELECT count(*) FROM {s} WHERE duration_s = 'inf'::double",
+    "SELECT count(*) FROM {s} WHERE duration_s <> 'inf'::double",
+    "SELECT count(*) FROM {s} WHERE duration_s BETWEEN 0.1 AND 'inf'::double",
 ]
 
 
