@@ -298,8 +298,9 @@ def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
     Also for a component of a heterogeneous job: what the others met is not in its case, and they end together.
     """
     beside = view.stalls or view.left_behind or view.returning or view.log_stall
-    # A mount that was silent for a shorter part of its time is not why the job reached a limit.
-    beside = beside or view.silent_mounts or view.blocked_tasks
+    # A mount that was silent for a shorter part of its time is not why the job reached a limit, nor what its own steps outlived.
+    waits, step_at = (*view.silent_mounts, *view.blocked_tasks), view.case.last_progress_at
+    beside = beside or [e for e in waits if step_at is None or e.at >= step_at]
     return _BESIDE_A_FAULT if beside or view.attempt.het_job_id is not None else 1.0
 
 

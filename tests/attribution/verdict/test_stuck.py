@@ -250,6 +250,8 @@ def test_a_task_that_waited_in_the_last_minutes_is_named_beside_a_limit(make, ov
     assert (
         v.next_step == "Find out whether it hung: look at hung task on n2, and at the last lines of its log."
     )
+    went_on = make.judge(task, attempt=make.attempt(**over), last_progress_at=make.end - timedelta(seconds=2))
+    assert went_on.confidence is C.CERTAIN, "some task of the node waited, and the job did not"
     before = make.event(-5, kind="hung_task", severity=records.Severity.LOW, node="n2", message=message)
     assert make.judge(before, attempt=make.attempt(**over)).confidence is C.CERTAIN
 
