@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from probing_cluster.core import digits, errors, sanitize, vocabulary
-from probing_cluster.core.catalogue import pending_reasons
+from probing_cluster.core.catalogue import pending_reasons, unlisted
 from probing_cluster.reports import job_ref, phrase
 
 _NEVER_STARTED = """
@@ -234,4 +234,6 @@ def parameters(cluster: str, ref: job_ref.JobRef) -> dict[str, Any]:
         "het_id": None if ref.offset is None else ref.base,
         "component": ref.offset,
         "until": ref.until,
+        "listed_xids": sorted(unlisted.tables()["xid"]),
+        "listed_sxids": sorted(unlisted.tables()["sxid"]),
     }

@@ -181,8 +181,7 @@ def _others(view: attempt_view.AttemptView, width: int, days: bool) -> Iterator[
     others = [e for e in view.others if shown.isdisjoint(_parts(e))]
     faults: dict[tuple[str, str], records.HealthEvent] = {}
     for event in _worst_first(others):
-        if event.severity is not records.Severity.INFO:
-            faults.setdefault((event.node, phrase.label(event)), event)
+        faults.setdefault((event.node, phrase.label(event)), event)
     if not faults:
         return
     n = len(others) + view.others_left_out
@@ -194,7 +193,8 @@ def _others(view: attempt_view.AttemptView, width: int, days: bool) -> Iterator[
 def _worst_first(events: Iterable[records.HealthEvent]) -> list[records.HealthEvent]:
     """The events, the severe ones first, and of each severity the last one first."""
     latest_first = sorted(events, key=lambda e: e.at, reverse=True)
-    return sorted(latest_first, key=lambda e: e.severity is not records.Severity.HIGH)
+    high, info = records.Severity.HIGH, records.Severity.INFO
+    return sorted(latest_first, key=lambda e: (e.severity is not high, e.severity is info))
 
 
 def _parts(event: records.HealthEvent) -> set[tuple[str, str]]:

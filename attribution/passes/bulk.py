@@ -21,6 +21,7 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import claims, evidence_view, judge, signatures, taxonomy
 from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import clock, records, vocabulary
+from probing_cluster.core.catalogue import unlisted
 from probing_cluster.core.ending import thread_limit
 
 _SQL = Path(__file__).parent / "sql"
@@ -169,10 +170,15 @@ def ranked(sorts: pa.Table) -> pa.Table:
         for r in sorts.to_pylist()
     ]
     # Job-side events may move the window, so their attempts need the judge.
+    # What no table lists convicts nothing, but makes another verdict less sure.
+    judged = [
+        r["source"] in vocabulary.JOB_SIDE_SOURCES or unlisted.is_unlisted(r["kind"], r["code"])
+        for r in sorts.to_pylist()
+    ]
     job_side = [r["source"] in vocabulary.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
     columns = {
         "rank": pa.array([rank(s) for s in found], pa.int64()),
-        "root": pa.array([t or can_convict(s) for s, t in zip(found, job_side, strict=True)], pa.bool_()),
+        "root": pa.array([j or can_convict(s) for s, j in zip(found, judged, strict=True)], pa.bool_()),
         "own": pa.array(
             [s.role is signatures.Role.USER and not t for s, t in zip(found, job_side, strict=True)],
             pa.bool_(),

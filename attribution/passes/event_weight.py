@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from probing_cluster.attribution.passes import incidents
 from probing_cluster.attribution.verdict import claims, co_residency, eliminate, phrases, signatures
 from probing_cluster.core import records
+from probing_cluster.core.catalogue import unlisted
 
 _NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "node_set_down", "oom_host"})
 """Causes whose verdicts may name any event."""
@@ -44,7 +45,7 @@ class Weight(IntEnum):
 def weight(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> Weight:
     """The weight of a sort of event."""
     signature = signatures.find(kind, code, severity, recovered=recovered)
-    if is_named_alone(kind, signature.cause) or kind == _BLOCKED:
+    if is_named_alone(kind, signature.cause) or kind == _BLOCKED or unlisted.is_unlisted(kind, code):
         return Weight.ARGUES
     if signature.role in (signatures.Role.CONTEXT, signatures.Role.CONSEQUENCE):
         return Weight.INERT

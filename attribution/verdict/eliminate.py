@@ -149,6 +149,9 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     ]
     if sightings:
         return
+    if unlisted := node_faults.of_unlisted(view):
+        yield f"{records.LESS_LIKELY}GPUs ({unlisted})"
+        return
     # Errors that programs cause stand in the evidence: "no fault" would deny them.
     own = (
         s for s in view.sightings if s.signature.role is signatures.Role.USER and s.event.event_id in named

@@ -13,6 +13,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
+    phrases,
     recovery,
     signatures,
     taxonomy,
@@ -20,6 +21,7 @@ from probing_cluster.attribution.verdict import (
     window,
 )
 from probing_cluster.core import digits, errors, hostlist, records, vocabulary
+from probing_cluster.core.catalogue import unlisted as unlisted_codes
 
 LOOK_BACK = timedelta(minutes=10)
 """How long before a gang's last progress a fault may lie: a mount may hang for a while before somebody uses it."""
@@ -201,6 +203,30 @@ def memory_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSig
     ]
     kills = [s for s in left if s.event.code != "invoked"]
     return [s for s in left if s in kills or is_beside(s, kills) or not is_beside(s, others)]
+
+
+def unlisted(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """Errors of GPUs that it may have held, or of their switches, while it ran, that no vendor's table lists: nobody knows whether they are faults."""
+    if view.attempt.n_gpus == 0:
+        return []
+    return [
+        s
+        for s in view.sightings
+        if unlisted_codes.is_unlisted(s.event.kind, s.event.code)
+        and s.signature.role is signatures.Role.CONTEXT
+        and s.when is evidence_view.EventPhase.RUNNING
+        and not (s.signature.recovery or s.after_own_action or unlisted_codes.is_graded(s.event.detail))
+        and (s.gpu is not None or s.signature.scope is signatures.Scope.NODE)
+    ]
+
+
+def of_unlisted(view: evidence_view.EvidenceView) -> str:
+    """`GPU 2 of n2 reported Xid 999, which no table we know lists`, of the last such error; empty for none."""
+    found = unlisted(view)
+    if not found:
+        return ""
+    where = phrases.device_of_node(found[-1].device, found[-1].event.node)
+    return f"{where} reported {phrases.what(found[-1].event)}, which no table we know lists"
 
 
 def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:

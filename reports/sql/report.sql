@@ -2,6 +2,7 @@
 -- whether it is read here or sent over the service's socket.
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
+--          listed_xids, listed_sxids  text[]  the codes that the vendor's tables list; of no severity, the others are listed all the same
 --          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
 --                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, moved, gangs, drains, returned (node, submit_at, at, by_hand: of the node that an attempt's verdict names, when after its end a repair of ours first ended with every test passed, or a person noted it as repaired; not from before a later repair began for that part), account,
@@ -51,12 +52,15 @@ with named as (
     from (select * from attempts where start_at is not null order by submit_at desc limit 50) recent
 ), met as materialized (
     select s.submit_at, e.*,
-           row_number() over (partition by s.submit_at, s.node order by e.severity = 'high' desc, e.at desc, e.event_id) as place
-    from spans s cross join (values ('high'), ('low')) as k(severity)
+           row_number() over (partition by s.submit_at, s.node order by e.severity = 'high' desc, e.severity = 'info', e.at desc, e.event_id) as place
+    from spans s cross join (values ('high'), ('low'), ('info')) as k(severity)
     cross join lateral (
         select h.event_id, h.at, h.severity from probing.health_event h
         where h.cluster = s.cluster and h.node = s.node and h.at >= s.start_at and h.at <= s.end_at
           and h.severity = k.severity
+          and (k.severity <> 'info' or (h.kind in ('xid', 'sxid', 'pcie_aer') and not coalesce(h.detail ?| array['grade', 'part'], false)
+               and case h.kind when 'xid' then h.code <> all (%(listed_xids)s::text[])
+                               when 'sxid' then h.code <> all (%(listed_sxids)s::text[]) else h.code = 'unknown' end))
           -- Of a node that several jobs share, what concerns another's processes is not told.
           and (h.job_id is null or h.job_id in (select job_id from picked))
           and (h.job_id is not null or h.kind not in ('oom', 'hung_task', 'segfault')
@@ -66,8 +70,8 @@ with named as (
         order by h.at desc limit 10000
     ) e
 ), listed as materialized (
-    -- The severe ones, and of each severity the last: a noisy part fills no list before the fault comes, and no node another's.
-    select * from met where place <= 50 order by severity = 'high' desc, place, at desc, event_id limit 500
+    -- The severe ones first, what no table lists last, and of each severity the last: a noisy part fills no list before the fault comes, and no node another's.
+    select * from met where place <= 50 order by severity = 'high' desc, severity = 'info', place, at desc, event_id limit 500
 ), others as (
     select distinct on (h.event_id) h.* from listed l join probing.health_event h on h.event_id = l.event_id and h.at = l.at and h.cluster = (select cluster from picked)
 ), tested as (

@@ -357,7 +357,10 @@ def test_only_the_current_verdict_is_reported(store: db_store.Store, story: rows
 def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
     store: db_store.Store, story: rows.ReportRows
 ) -> None:
-    """Low and high events of the attempt's nodes and time are shown; info, other nodes and other times are not."""
+    """Low and high events of the attempt's nodes and time are shown; info, other nodes and other times are not.
+
+    Of the errors that are info because no table lists them all are shown, but a line that grades itself.
+    """
     noise = example.event
     fill(store, story)
     import uuid
@@ -365,7 +368,25 @@ def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
     during, low = example.at("14:10:00"), records.Severity.LOW
     events = {
         "shown": noise(uuid.UUID(int=1), during, severity=low),
-        "info": noise(uuid.UUID(int=2), during, severity=records.Severity.INFO),
+        "info": noise(uuid.UUID(int=2), during, code="43", severity=records.Severity.INFO),
+        "unlisted Xid": noise(uuid.UUID(int=5), during, code="999", severity=records.Severity.INFO),
+        "unlisted SXid": noise(
+            uuid.UUID(int=6), during, kind="sxid", code="99999", severity=records.Severity.INFO
+        ),
+        "graded": noise(
+            uuid.UUID(int=7),
+            during,
+            kind="sxid",
+            code="99999",
+            severity=records.Severity.INFO,
+            detail={"grade": "non-fatal"},
+        ),
+        "AER": noise(
+            uuid.UUID(int=8), during, kind="pcie_aer", code="unknown", severity=records.Severity.INFO
+        ),
+        "corrected": noise(
+            uuid.UUID(int=9), during, kind="pcie_aer", code="corrected", severity=records.Severity.INFO
+        ),
         "late": noise(uuid.UUID(int=3), example.at("14:41:10") + timedelta(hours=1), severity=low),
     }
     delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=list(events.values()))
@@ -373,7 +394,7 @@ def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
         events=[noise(uuid.UUID(int=4), during, severity=low, node="n7")]
     )
     others = {e.event_id.int for e in read(store.connection_uri(), "4242").others}
-    assert others - {79, 80} == {1}
+    assert others - {79, 80} == {1, 5, 6, 8}
 
 
 def test_what_the_output_of_a_job_that_completed_names_is_its_own_and_a_first_cause(

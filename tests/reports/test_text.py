@@ -973,8 +973,20 @@ def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.
     at = lines.index("  9 other events on its nodes during the attempt (--json lists all), the most severe:")
     assert ["Xid 48" in line for line in lines[at + 1 : at + 3]] == [True, False]
     assert sum("ib_" in line for line in lines) == 4
-    harmless = dataclasses.replace(others[0], severity=records.Severity.INFO)
-    assert "other event" not in render(dataclasses.replace(story, others=(harmless,)))
+
+
+def test_an_error_that_no_table_lists_is_named_among_them_behind_the_known_ones(
+    story: rows.ReportRows,
+) -> None:
+    """Its severity is info because nobody knows better."""
+    low = {"node": "n1", "source": "sysfs", "severity": records.Severity.LOW}
+    link = example.event(uuid.UUID(int=900), example.at("14:10:00"), kind="ib_link", code="rate", **low)
+    unlisted = example.event(
+        uuid.UUID(int=901), example.at("14:10:05"), code="999", node="n1", severity=records.Severity.INFO
+    )
+    lines = render(dataclasses.replace(story, others=(link, unlisted))).splitlines()
+    at = lines.index("  2 other events on its nodes during the attempt (--json lists all), the most severe:")
+    assert ["Xid 999" in line for line in lines[at + 1 : at + 3]] == [False, True]
 
 
 def test_a_check_of_the_part_in_the_evidence_is_no_other_fault(story: rows.ReportRows) -> None:

@@ -1,5 +1,5 @@
 -- Counts of the events in the windows of a slice's failed attempts: enough to find those that need the judge.
--- Inputs   as bulk_strongest.sql; attempt_nodes has start_us; sort has root (true when such an event alone can reach
+-- Inputs   as bulk_strongest.sql; attempt_nodes has start_us; sort has root (true when such an event alone can change a verdict or reach
 --          "possible") and own (true for user-type GPU errors); $slack_us (Slurm's whole seconds), $own_us (how long
 --          before the end such an error can have ended it).
 -- Output   attempt_id, n_root, last_own_row (row of the last user-type error while it ran; null without one). Rows are numbered by time.

@@ -10,6 +10,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    node_faults,
     phrases,
     recovery,
     signatures,
@@ -293,13 +294,14 @@ def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, .
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, or a silent log precedes the end.
+    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, an error that no table lists, or a silent log precedes the end.
 
     Also for a component of a heterogeneous job: what the others met is not in its case, and they end together.
     """
     beside = view.stalls or view.left_behind or view.returning or view.log_stall
     # A mount that was silent for a shorter part of its time is not why the job reached a limit, nor what its own steps outlived.
-    waits, step_at = (*view.silent_mounts, *view.blocked_tasks), view.case.last_progress_at
+    waits, step_at = [*view.silent_mounts, *view.blocked_tasks], view.case.last_progress_at
+    waits += [s.event for s in node_faults.unlisted(view)]
     beside = beside or [e for e in waits if step_at is None or e.at >= step_at]
     return _BESIDE_A_FAULT if beside or view.attempt.het_job_id is not None else 1.0
 

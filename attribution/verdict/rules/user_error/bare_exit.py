@@ -166,7 +166,7 @@ def _exit_weight(view: evidence_view.EvidenceView, signal: int) -> float:
         bounds.append(0.7)
     if _without_code(view) or any(f.signature.role is findings.FindingRole.HINT for f in view.findings):
         bounds.append(_HINTED)
-    if _memory_kill_beside(view) or signal == vocabulary.OUTPUT_NOT_OPENED:
+    if _memory_kill_beside(view) or signal == vocabulary.OUTPUT_NOT_OPENED or node_faults.unlisted(view):
         bounds.append(0.7)
     return min(bounds)
 
@@ -356,7 +356,10 @@ def _beside(view: evidence_view.EvidenceView) -> str:
     """What was found beside the exit; if a node was not watched, that is stated."""
     if not view.attempt.nodes:
         return "and its nodes are not in the accounting"
-    if not view.unwatched_nodes:
-        faults = any(s.signature.role is signatures.Role.ROOT for s in view.disturbances)
-        return "with no fault beside it that explains this" if faults else "with no fault beside it"
-    return f"and {view.blind_spots}"
+    unlisted = node_faults.of_unlisted(view)
+    if view.unwatched_nodes:
+        return f"and {view.blind_spots}{f'; {unlisted}' if unlisted else ''}"
+    if unlisted:
+        return f"with no known fault beside it that explains this, but {unlisted}"
+    faults = any(s.signature.role is signatures.Role.ROOT for s in view.disturbances)
+    return "with no fault beside it that explains this" if faults else "with no fault beside it"

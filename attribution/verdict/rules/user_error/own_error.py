@@ -81,7 +81,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         # Such an error ends its process at once; a later one did not begin the hang.
         xids = [s for s in xids if s.at <= view.onset_at + NEAR]
     if xids:
-        yield _by_xid(xids, 0.6 if view.hung else 0.85)
+        yield _by_xid(xids, 0.6 if view.hung or node_faults.unlisted(view) else 0.85)
     elif not (view.hung or named or view.never_launched):
         yield from bare_exit.claims_of(view)
 
@@ -175,18 +175,20 @@ def _came_after_another(view: evidence_view.EvidenceView) -> bool:
 
 
 def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """True if a part that the attempt may have held failed while it ran, and that fault produces this error.
+    """True if a part that the attempt may have held failed while it ran, or reported what no table lists, and that fault produces this error.
 
     On a shared node with unknown GPUs, a neighbour's GPU cannot be told from the attempt's.
     """
     signs = [f.signature for f in view.findings if f.event is first]
-    return any(
-        s.hold is gpus.PartCertainty.MAYBE
+    doubtful = [
+        s
+        for s in view.sightings
+        if s.hold is gpus.PartCertainty.MAYBE
         and s.signature.role is signatures.Role.ROOT
         and s.when is evidence_view.EventPhase.RUNNING
-        and any(sign.supports(s.cause) for sign in signs)
-        for s in view.sightings
-    )
+    ]
+    doubtful += node_faults.unlisted(view)
+    return any(sign.supports(s.cause) for s in doubtful for sign in signs)
 
 
 def _names_a_machine(view: evidence_view.EvidenceView) -> bool:
