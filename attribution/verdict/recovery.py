@@ -169,7 +169,7 @@ def saved_at(
     """
     later = [t for t in backs if t >= sighting.last_at]
     if was_there_at_the_end(view, sighting):
-        died_at = _died_at(view)
+        died_at = _died_at(view, sighting.at)
         later = [t for t in later if t + min(_WENT_ON, t - sighting.last_at) <= died_at]
     return min(later, default=None)
 
@@ -183,10 +183,11 @@ def was_back_at_the_end(view: evidence_view.EvidenceView, cause: str, backs: Ite
     return not is_named(view, cause) and any(view.end_at - _WENT_ON <= t <= view.end_at for t in backs)
 
 
-def _died_at(view: evidence_view.EvidenceView) -> datetime:
+def _died_at(view: evidence_view.EvidenceView, since: datetime) -> datetime:
     """The time of the error that began the end, where the log dates it; else the end.
 
-    Launchers take half a minute to end the other ranks. One from minutes before was survived, whatever the log does not say.
+    Launchers take half a minute to end the other ranks. One from minutes before was survived, and one from before the fault (`since`) is
+    none of its.
     """
     began = (
         findings.error_at(f.event)
@@ -194,7 +195,7 @@ def _died_at(view: evidence_view.EvidenceView) -> datetime:
         if f.event.detail.get("first_cause") is True
         and not (f.event.detail.get("goes_on") or f.event.detail.get("went_on"))
     )
-    least = view.end_at - _ONE_MOMENT
+    least = max(view.end_at - _ONE_MOMENT, since)
     return min([view.end_at, *(at for at in began if at is not None and at >= least)])
 
 

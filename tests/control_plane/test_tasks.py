@@ -1036,7 +1036,8 @@ def test_a_start_that_the_prolog_refused_is_not_counted_as_the_next(service: con
     """Its Epilog has the count of the start to come, and the mail about it, which Slurm numbers rightly, found no start: it never came."""
     assert isinstance(service.run_slurm, fakes.Sacct)
     service.run_slurm.rows = [fakes.row(7, NodeList="n2", State="REQUEUED", End=str(int(ago(1199).timestamp())))]  # fmt: skip
-    fakes.deliver(service.store, "n2", allocations=[holds(7, "GPU-0", at_s=1199, restart=1, prolog_seen=False)])  # fmt: skip
+    of_epilog = {"prolog_seen": False}
+    fakes.deliver(service.store, "n2", allocations=[holds(7, "GPU-0", at_s=1199, restart=1, **of_epilog)])  # fmt: skip
     accounting.run(service)
     (found,) = service.store.attempts()
     assert (found.attempt, found.n_restarts) == (1, 0)

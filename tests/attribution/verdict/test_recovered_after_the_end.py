@@ -154,6 +154,8 @@ def test_an_error_from_minutes_before_is_not_when_the_job_died(make):
     detail = {"first_cause": True, "role": "root", "at_from_log": True}
     early = make.finding("nccl_remote_error", 600, message="NCCL error: remote error", detail=detail)
     assert make.judge(link(make, 60), early, up(make, 30)).cause != "ib_link"
+    before = make.finding("nccl_remote_error", 50, message="NCCL error: remote error", detail=detail)
+    assert make.judge(link(make, 40), before, up(make, 20)).cause != "ib_link", "it came before the fault"
 
 
 def test_no_sentence_denies_a_fault_that_was_there(make):
