@@ -302,8 +302,8 @@ def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
     # A mount that was silent for a shorter part of its time is not why the job reached a limit, nor what its own steps outlived.
     waits, step_at = [*view.silent_mounts, *view.blocked_tasks], view.case.last_progress_at
     waits += [s.event for s in node_faults.unlisted(view)]
-    beside = beside or [e for e in waits if step_at is None or e.at >= step_at]
-    return _BESIDE_A_FAULT if beside or view.attempt.het_job_id is not None else 1.0
+    waited = any(step_at is None or e.at >= step_at for e in waits)
+    return _BESIDE_A_FAULT if beside or waited or view.attempt.het_job_id is not None else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:
