@@ -109,18 +109,20 @@ class JobFacts:
         return attempt.state == "COMPLETED" or self.verdict_on(attempt) is not None
 
 
-_HOW_IT_ENDED = re.compile(r" (?P<event>\w+), (?P<state>\w+), ExitCode \[?\d+(?:-\d+\])?$")
-"""How Slurm's subject of an array's summary ends: `Failed, Mixed, ExitCode [0-3]`."""
+_HOW_IT_ENDED = re.compile(
+    r" (?P<event>Ended|Failed), (?P<state>\w+)(?:, (?:Max)?(?:ExitCode|Signal) \[?\d+(?:-\d+)?\]?)?(?:, with requeued tasks)?$"
+)
+"""How Slurm's subject of an array's summary ends: `Failed, Mixed, ExitCode [0-3]`, `Ended, Mixed, MaxSignal [9]`."""
 
 
 def _agrees(owed: handover.OwedMail, tasks: Sequence[records.JobAttempt]) -> bool:
     """False while the tasks on record are not all those that Slurm's own subject speaks of."""
     if (ended := _HOW_IT_ENDED.search(owed.subject)) is None:
         return True
-    good = {task.state == "COMPLETED" for task in tasks}
+    died = any(task.state != "COMPLETED" for task in tasks)
     if ended["state"].upper() == "MIXED":
-        return good == {True, False}
-    return False in good or ended["event"] != "Failed"
+        return died and len(tasks) > 1
+    return died or ended["event"] != "Failed"
 
 
 def _attempts_of(
