@@ -47,6 +47,8 @@ SOURCES: tuple[Source, ...] = (
 )
 """Every source. SQL texts that must repeat a part of this list are held against it by tests/core/test_vocabulary.py."""
 
+STALE_S = 120.0
+"""What was last read of accounting, or last came from an agent, longer ago is not the present, seconds."""
 ACCOUNTING_READ, ACCOUNTING_EXPORTED = "accounting.until", "accounting.exported"
 """Keys of the table `state`: until when a cluster's service has read accounting (`key_of`), and what imported accounting shows at the latest."""
 OUTPUT_NOT_OPENED = 53

@@ -109,10 +109,8 @@ def _compare(column: str, compare: Callable[[Any, Any], bool], value: Any) -> De
         found = row.get(column)
         if found is None or value is None:
             return None
-        if isinstance(found, float) and math.isnan(
-            found
-        ):  # NaN is greater than every number, as the asker has it
-            return compare(1, 0)
+        if isinstance(found, float) and math.isnan(found):
+            return compare(1, 0)  # NaN is greater than every number, as the asker has it
         return compare(found, value)
 
     return decide

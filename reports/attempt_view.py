@@ -10,6 +10,7 @@ from datetime import datetime
 
 from probing_cluster.attribution.verdict import findings
 from probing_cluster.core import digits, hostlist, records, sanitize, vocabulary
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import phrase, rows
 
 FAILED_STATES = frozenset(
@@ -45,7 +46,7 @@ _WENT_WELL = re.compile(
 """All of a number of steps, words of success, or of what a script does without: it got over the error that stands above. `skipped` may be what the error made impossible; `done` and `finished` alone are
 what batch scripts print behind whatever failed."""
 
-_STOPPED = re.compile(r"\S: line \d{1,9}: {1,4}\d{1,10} (?P<how>Killed|Terminated)\b")
+_STOPPED = re.compile(rf"\S: {slurm_lines.SHELLS_CHILD}(?P<how>Killed|Terminated)\b")
 """The shell's message about a command of the batch script that a signal ended, most often the script's own `kill` of a helper at its end."""
 
 _STEP = re.compile(r"\b(?:StepId=|[Ss]tep )(\d{1,12}\.\d{1,9})\b")

@@ -9,13 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, settings, vocabulary
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.asking import door
 
 _CONNECT_S = 5
-_STALE_S = 120.0
-"""Accounting that was read longer ago is not read as it should be: `control_plane.policy.last_poll`."""
 _SERVICE_S = 2.0
 """Deadline of the service for a caller who can also ask the database."""
 
@@ -27,7 +25,7 @@ class NotRead(errors.NotFound):
         """`last_read`: when accounting was read, and its age in seconds, where that is known."""
         from probing_cluster.reports import phrase
 
-        self.late = last_read is not None and last_read[1] > _STALE_S
+        self.late = last_read is not None and last_read[1] > vocabulary.STALE_S
         self.begins = f"job {ref} is not known: no start of it is in the accounting read so far"
         if last_read is not None:
             at, age_s = last_read

@@ -44,7 +44,7 @@ _AFTER_SIGNAL = (
 )
 
 _ENDED = re.compile(
-    r"Terminated\.?$|\S{1,200}: line \d{1,9}: {1,6}\d{1,10} Terminated\b(?:\.?$| {2,}\S)"
+    rf"Terminated\.?$|\S{{1,200}}: {slurm_lines.SHELLS_CHILD}Terminated\b(?:\.?$| {{2,}}\S)"
     r"|(?:[\w./-]{1,40}:? )?(?:rc|exit(?:ed)?(?: with)?(?: code| status)?|return code)\W{1,4}143\W*$"
 )
 """A shell's line on a command that SIGTERM ended, and a script's on the code that this one ended with."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -11,6 +10,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.owners import ended_waiting, handover
 from probing_cluster.control_plane.policy import restart, restart_loop, view
 from probing_cluster.core import records, settings
+from probing_cluster.core.catalogue import slurm_lines
 
 _ACCOUNTS = """
 select run_key, max(end_at) as end_at from probing.run_account
@@ -109,20 +109,12 @@ class JobFacts:
         return attempt.state == "COMPLETED" or self.verdict_on(attempt) is not None
 
 
-_HOW_IT_ENDED = re.compile(
-    r" (?P<event>Ended|Failed), (?P<state>\w+)(?:, (?:Max)?(?:ExitCode|Signal) \[?\d+(?:-\d+)?\]?)?(?:, with requeued tasks)?$"
-)
-"""How Slurm's subject of an array's summary ends: `Failed, Mixed, ExitCode [0-3]`, `Ended, Mixed, MaxSignal [9]`."""
-
-
 def _agrees(owed: handover.OwedMail, tasks: Sequence[records.JobAttempt]) -> bool:
     """False while the tasks on record are not all those that Slurm's own subject speaks of."""
-    if (ended := _HOW_IT_ENDED.search(owed.subject)) is None:
+    if (ended := slurm_lines.array_ending(owed.subject)) is None:
         return True
     died = any(task.state != "COMPLETED" for task in tasks)
-    if ended["state"].upper() == "MIXED":
-        return died and len(tasks) > 1
-    return died or ended["event"] != "Failed"
+    return (died or not ended.failed) and (len(tasks) > 1 or not ended.mixed)
 
 
 def _attempts_of(

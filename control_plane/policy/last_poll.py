@@ -10,10 +10,8 @@ from probing_cluster.core import settings, vocabulary
 if TYPE_CHECKING:  # the command line is there before the database's libraries are
     from probing_cluster.db import store as db_store
 
-STALE_S = 120.0
-"""Older than this, and than three polls, what is stored is not the present."""
 LATE_S = 20.0
-"""The same where the service is known to run: something keeps it waiting."""
+"""Where the service is known to run, something keeps it waiting if accounting was read longer ago, seconds."""
 
 
 def at(store: db_store.Store, cluster: str) -> datetime | None:
@@ -32,7 +30,7 @@ def stale(
     last = "never read" if read_at is None else f"last read {read_at:%Y-%m-%d %H:%M:%S}Z"
     if serves is False:
         return f"probing-ctl serve does not answer on {config.service.socket}, and accounting was {last}"
-    limit_s = max(LATE_S if serves else STALE_S, 3 * config.service.accounting_poll_s)
+    limit_s = max(LATE_S if serves else vocabulary.STALE_S, 3 * config.service.accounting_poll_s)
     if read_at is not None and (now - read_at).total_seconds() <= limit_s:
         return ""
     if serves:

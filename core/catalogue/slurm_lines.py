@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+SHELLS_CHILD = r"line \d{1,9}: {1,6}\d{1,10} "
+"""Regular expression: how a shell begins its report that a signal ended a command of its script. bash pads the process's number to five
+places; in a container it may have one digit."""
 _NOISE = re.compile(
     r"\s*$"
     r"|(?:\d{1,6}: )?(?:slurmstepd(?:-[\w.-]{1,253})?|srun|slurmd): .{0,80}(?:CANCELLED AT|\*\*\* (?:JOB|STEP)|got SIGCONT|forcing job termination|Force Terminated|Job step aborted|Terminated)"
-    r"|(?:\S{0,256}: line \d{1,9}: {1,4}\d{1,10} )?Terminated\b"
+    rf"|(?:\S{{0,256}}: {SHELLS_CHILD})?Terminated\b"
 )
 
 
@@ -67,3 +71,27 @@ def last_lines(lines: Sequence[str], most: int, own: int) -> tuple[str, ...]:
         marked = next((row for row in reversed(rows) if row.strip()), "") == _LEFT_OUT
         rows += [_LEFT_OUT, lines[i]] if left_out and not marked else [lines[i]]
     return tuple(rows)
+
+
+_OF_ARRAY = re.compile(
+    r" (?P<event>Ended|Failed), (?P<state>\w+)(?:, (?:Max)?(?:ExitCode|Signal) \[?\d+(?:-\d+)?\]?)?(?:, with requeued tasks)?$"
+)
+"""How Slurm's subject of an array's summary ends: `Failed, Mixed, ExitCode [0-3]`, `Ended, Mixed, MaxSignal [9]`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayEnding:
+    """What Slurm's subject of an array's summary says of its tasks."""
+
+    mixed: bool
+    """They ended in several ways."""
+    failed: bool
+    """Not all ended well."""
+
+
+def array_ending(subject: str) -> ArrayEnding | None:
+    """How the subject of a mail says that an array ended; None for one that says nothing of it."""
+    if (found := _OF_ARRAY.search(subject)) is None:
+        return None
+    mixed = found["state"].upper() == "MIXED"
+    return ArrayEnding(mixed=mixed, failed=mixed or found["event"] == "Failed")

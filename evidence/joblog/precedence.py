@@ -108,7 +108,7 @@ def _is_of_next_command(new: JobFinding, best: JobFinding) -> bool:
     return of_script == [True, False]
 
 
-_KILLED = re.compile(r": line \d{1,6}: {1,4}\d{1,10} Killed\b")
+_KILLED = re.compile(rf"{unnamed.SHELL_DEATH}Killed\b")
 """A shell's message about a killed helper of the container runtime."""
 
 

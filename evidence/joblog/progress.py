@@ -1,9 +1,8 @@
 """Recognises progress by the form of lines: numbers that advance in lines that are otherwise the same.
 
-This needs no names of frameworks and no language: if the first number of lines with the same words grew before the error and still
-grows after it, the program went on. Without lines before the error, a line counts if it has a ratio (`30/35`), a counter's name with a number (`step=10`,
-`"epoch": 0.24`) or begins with a number that measured ones follow; it advances when its numbers are greater than
-those of the line of the same words before it.
+This needs no names of frameworks and no language: if the first number of lines with the same words grew before the error and still grows after
+it, the program went on. Without lines before the error, a line counts if it has a ratio (`30/35`), a counter's name with a number (`step=10`,
+`"epoch": 0.24`) or begins with a number that measured ones follow; it advances when its numbers are greater than those of such a line before it.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.evidence.joblog import grammar, units
 
 LOOK_BACK_LINES = 40
@@ -353,7 +353,7 @@ class ScriptLines:
 
 _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
 """Reports that come at the end of a job, as Slurm's do."""
-_SCRIPTS_COMMAND = re.compile(r"(?:^|\s)line \d{1,9}: {1,6}\d{1,10} [A-Z]")
+_SCRIPTS_COMMAND = re.compile(rf"(?:^|\s){slurm_lines.SHELLS_CHILD}[A-Z]")
 """A shell's report that a command of its script died of a signal."""
 _WORKERS_EXIT = re.compile(r"\bfailed \(exitcode: ")
 _RESTARTED = re.compile(r"\bwill restart worker group\b")

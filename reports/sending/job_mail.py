@@ -9,13 +9,13 @@ import dataclasses
 import email.message
 import email.policy
 import email.utils
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, sanitize, settings, vocabulary
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.reports import advice, attempt_view, model, page, phrase, query, rows, text
 from probing_cluster.reports.sending import headers
 
@@ -237,10 +237,6 @@ def _severity(verdict: records.Verdict) -> str:
     return "warn" if verdict.domain is records.Domain.SYSTEM_SOFTWARE else "plain"
 
 
-_FAILED = re.compile(r" (?:Failed,|Ended, Mixed)[\w, \[\]-]*$")
-"""Slurm's subject of an array of which not all tasks went well."""
-
-
 def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Content:
     """An array's summary: tasks that did not complete, counted by cause."""
     died = [t for t in found.siblings if t.state != "COMPLETED"]
@@ -251,7 +247,7 @@ def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Conte
         title=f"array {about.job_id}: {len(died)} of {found.n_siblings} tasks did not complete ({words})"
         if died
         else f"array {about.job_id}: {vocabulary.plural(found.n_siblings, 'task')} on record, all completed; those that Slurm calls failed never started"
-        if _FAILED.search(about.subject)
+        if (ended := slurm_lines.array_ending(about.subject)) is not None and ended.failed
         else f"array {about.job_id}: all {found.n_siblings} tasks completed",
         summary=f"Of {found.n_siblings} tasks that started, {len(died)} did not complete: {words}."
         if died

@@ -186,7 +186,7 @@ def health(site: web_site.Site) -> documents.Health:
     read_at = datetime.fromisoformat(row["accounting_at"]) if row["accounting_at"] else None
     at, heard_s = row["at"], row["heard_s"]
     whys = [why for why in [last_poll.stale(read_at, at, site.service.config)] if why]
-    if heard_s is None or heard_s > last_poll.STALE_S:
+    if heard_s is None or heard_s > vocabulary.STALE_S:
         ago = "no agent was ever heard" if heard_s is None else f"no agent was heard for {heard_s:.0f} s"
         whys.append(f"{ago}: what nodes do now is not known")
     return documents.Health(

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import islice
 
 from probing_cluster.core import vocabulary
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.evidence import locales
 from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
@@ -73,7 +74,7 @@ _STOPS = re.compile(
 _MAKE = re.compile(
     r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[(?!.{0,200}\b(?:clean\w{0,10}|distclean|docs?|tests?|check|lint|help)\])"
 )
-SHELL_DEATH = r".{0,300}: line \d{1,9}: {1,6}\d{1,10} "
+SHELL_DEATH = rf".{{0,300}}: {slurm_lines.SHELLS_CHILD}"
 """The head of a shell's report that a signal ended a command of its script."""
 _BY_SHELL = re.compile(SHELL_DEATH)
 _AT_LIMIT = re.compile(

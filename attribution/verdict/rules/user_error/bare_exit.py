@@ -16,6 +16,7 @@ from probing_cluster.attribution.verdict import (
 )
 from probing_cluster.attribution.verdict.rules import memory_limit
 from probing_cluster.core import digits, records, vocabulary
+from probing_cluster.core.catalogue import slurm_lines
 
 CAUSE, KILLED = "user_error", "rank_killed"
 _DOUBTFUL_SIGNALS = {2: 0.55, 9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
@@ -309,7 +310,7 @@ def _aborted_with(view: evidence_view.EvidenceView) -> int:
 
 _OF_KERNEL = frozenset({"kernel_xid", "kernel_bad_page"})
 _DEATHS = frozenset({"process_aborted", "process_crashed"})
-_OF_SCRIPT = re.compile(r": line \d{1,9}: {1,4}\d{1,10} ")
+_OF_SCRIPT = re.compile(f": {slurm_lines.SHELLS_CHILD}")
 """The shell's line about a command of its script that a signal ended."""
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
 _NOT_RUN = re.compile(
