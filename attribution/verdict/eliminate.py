@@ -20,6 +20,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
     window,
 )
+from probing_cluster.attribution.verdict.rules import memory_limit
 from probing_cluster.core import records
 
 MAX_SENTENCES = 8
@@ -187,9 +188,9 @@ def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> I
     if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or not view.fully_watched:
         return
     refused = any(_NO_MEMORY.search(f.event.message) for f in view.findings)
-    others = [s for s in node_faults.kills_of_others(view) if s.event.code != "global"]
+    others = [s for s in memory_limit.kills_of_others(view) if s.event.code != "global"]
     if others and ranking.winner.cause in (*_BY_ITSELF, "rank_killed"):
-        s, group = others[0], node_faults.group_outside(others[0].event)
+        s, group = others[0], memory_limit.group_outside(others[0].event)
         name = phrases.clean(s.event.process or "a process")
         yield f"out of memory (the kernel of {s.event.node} killed {name} at the limit of its own cgroup, {phrases.clean(group)}, which is not the job's)"
     elif ranking.winner.cause in _BY_ITSELF and not view.of("oom_host") and not refused:

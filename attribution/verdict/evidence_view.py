@@ -203,19 +203,6 @@ class EvidenceView:
         left = (s.event for s in held if s.signature.role is signatures.Role.ROOT)
         return tuple(e for e in left if not any(_ends(later, e) for later in over))
 
-    @property
-    def silent_mounts(self) -> tuple[records.HealthEvent, ...]:
-        """File systems of its nodes that had not answered for a twentieth of its time when it ended, oldest first."""
-        least = (self.end_at - self.start_at) / 20
-        silent = (e for e in self.active_at_the_end if self.end_at - e.at >= least)
-        return tuple(e for e in silent if onset.makes_calls_wait(e))
-
-    @property
-    def blocked_tasks(self) -> tuple[records.HealthEvent, ...]:
-        """The kernel's reports, while it ran, that a task of its nodes waited for minutes; oldest first."""
-        during = (s.event for s in self.disturbances if s.at <= self.end_at)
-        return tuple(e for e in during if e.kind == "hung_task")
-
     @functools.cached_property
     def left_behind(self) -> tuple[records.HealthEvent, ...]:
         """Root faults outside the window, but while it ran, that no event reports as over at its end, oldest first."""

@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     findings,
+    node_faults,
     onset,
     phrases,
     rank_claims,
@@ -42,10 +43,14 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
         lambda view, _: recovery.last_error(view) is not None,
     ),
     ("limit_at_question", ("time_limit",), lambda view, _: onset.asks(view.output_stall)),
-    ("limit_beside_mount", ("time_limit",), lambda view, _: bool(view.silent_mounts)),
+    ("limit_beside_mount", ("time_limit",), lambda view, _: bool(node_faults.silent_mounts(view))),
     ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
-    ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls or view.blocked_tasks)),
+    (
+        "stalled",
+        ("time_limit", "user_cancelled"),
+        lambda view, _: bool(view.stalls or node_faults.blocked_tasks(view)),
+    ),
     ("cancelled_by_root", ("user_cancelled",), lambda view, _: view.cancelled_by_root and not _by_user(view)),
     ("cancelled_by_unknown", ("user_cancelled",), lambda view, _: not view.attempt.cancelled_by),
     ("progress_or_gpu_lost", ("user_cancelled",), lambda view, _: bool(view.log_stall or view.lost_gpus)),
@@ -205,8 +210,11 @@ def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
 
 
 def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
-    by, stall = view.attempt.cancelled_by or "", next(iter((*view.stalls, *view.blocked_tasks)), None)
-    mount = next(iter(view.silent_mounts), None)
+    by, stall = (
+        view.attempt.cancelled_by or "",
+        next(iter((*view.stalls, *node_faults.blocked_tasks(view))), None),
+    )
+    mount = next(iter(node_faults.silent_mounts(view)), None)
     return sentence.format(
         node=winner.node or "the node",
         job=view.attempt.ref,

@@ -1,9 +1,8 @@
-"""Faults that may have stopped a gang: of parts that it held, not outlived by its ranks and not later than their stall."""
+"""What a job's nodes showed: faults that may have stopped its gang, waits, errors that no table lists, and losses of nodes."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -13,6 +12,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
+    onset,
     phrases,
     recovery,
     signatures,
@@ -153,56 +153,35 @@ def loss_after_hang(view: evidence_view.EvidenceView) -> evidence_view.CaseSight
     return first if first is not None and any(step_at <= at <= first.at for at in stalls) else None
 
 
-_OWN_GROUPS = ("slurm", "/job_")
-"""Parts of the names of jobs' cgroups."""
-CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
-"""cgroups that a job's own process may have been moved to."""
-_SERVICES = re.compile(r"(?:^|/)(?:system\.slice|init\.scope)(?:/|$)")
-"""systemd's groups of services. Of any other group (`/`, `/lxc/…`, another batch system's) a process may be the job's own."""
-_OOM = "oom_host"
+def silent_mounts(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+    """File systems that had not answered for a twentieth of its time when it ended, oldest first: none that its own steps outlived.
 
-
-def group_outside(event: records.HealthEvent) -> str:
-    """The cgroup, outside of every job, of the process that the kernel killed for memory; empty for a job's, or if no line names it."""
-    group = str(event.detail.get("task_memcg") or "")
-    return "" if event.job_id is not None or any(own in group for own in _OWN_GROUPS) else group
-
-
-def kills_of_others(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
-    """Kills at the memory limit of a system service's own group: none of a process of the job.
-
-    Of a node that ran out of memory as a whole only if the job's log names another process as killed.
+    One that answered within `onset.BRIEF`, be it after the end, cost the job no more than that.
     """
-    every = (*view.findings, *view.further_errors)
-    named = {f.event.pid for f in every if f.signature.cause == _OOM} - {None}
-    return [
-        s
-        for s in view.of(_OOM)
-        if (group := group_outside(s.event))
-        and (s.event.code != "global" or named)
-        and _SERVICES.search(group)
-        and not CONTAINERS.search(group)
-        and s.event.pid not in named
-    ]
+    silent = {e.event_id for e in view.active_at_the_end}
+    least = (view.end_at - view.start_at) / 20
+    recoveries = [s for s in view.sightings if s.signature.recovery]
+
+    def was_brief(sighting: evidence_view.CaseSighting) -> bool:
+        later = (r for r in recoveries if timedelta() <= r.at - sighting.at < onset.BRIEF)
+        return any(recovery.recovers(r, sighting) for r in later)
+
+    long = (s for s in view.disturbances if s.event.event_id in silent and view.end_at - s.at >= least)
+    waits = [s.event for s in long if onset.makes_calls_wait(s.event) and not was_brief(s)]
+    return _not_outlived_by_steps(view, waits)
 
 
-def memory_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
-    """The kills for memory that may have been of its own processes. The kernel names the group in one of the lines about a kill only."""
-    others = kills_of_others(view)
-    if not others:
-        return list(view.of(_OOM))
-    ids = {s.event.event_id for s in others}
-    pids = {(s.event.node, s.event.pid) for s in others if s.event.pid is not None}
+def blocked_tasks(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+    """The kernel's reports, while it ran, that a task of its nodes waited for minutes, oldest first: none that its own steps outlived."""
+    during = (s.event for s in view.disturbances if s.at <= view.end_at)
+    return _not_outlived_by_steps(view, [e for e in during if e.kind == "hung_task"])
 
-    def is_beside(line: evidence_view.CaseSighting, kills: Iterable[evidence_view.CaseSighting]) -> bool:
-        near = (s for s in kills if s.event.node == line.event.node and s.event.code != "invoked")
-        return any(abs(s.at - line.at) <= evidence_view.SLACK for s in near)
 
-    left = [
-        s for s in view.of(_OOM) if s.event.event_id not in ids and (s.event.node, s.event.pid) not in pids
-    ]
-    kills = [s for s in left if s.event.code != "invoked"]
-    return [s for s in left if s in kills or is_beside(s, kills) or not is_beside(s, others)]
+def _not_outlived_by_steps(
+    view: evidence_view.EvidenceView, waits: list[records.HealthEvent]
+) -> list[records.HealthEvent]:
+    step_at = view.case.last_progress_at
+    return waits if step_at is None else [e for e in waits if e.at >= step_at]
 
 
 def unlisted(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
@@ -227,6 +206,23 @@ def of_unlisted(view: evidence_view.EvidenceView) -> str:
         return ""
     where = phrases.device_of_node(found[-1].device, found[-1].event.node)
     return f"{where} reported {phrases.what(found[-1].event)}, which no table we know lists"
+
+
+def shown_before_loss(view: evidence_view.EvidenceView, node: str) -> evidence_view.CaseSighting | None:
+    """The last thing that a lost node showed before the job's end; None if nothing of it is known."""
+    there = [
+        s
+        for s in view.sightings
+        if s.event.node == node
+        and s.at <= view.end_at
+        and s.cause not in (LOST, "node_reboot")
+        and not s.signature.recovery
+        # The kernel repeats an old record every day.
+        and s.event.code != "fs_recorded"
+        # Of what came before the start, only a fault that lasts was there when the node went away.
+        and (s.when is not evidence_view.EventPhase.BEFORE_START or claims.weigh(s))
+    ]
+    return there[-1] if there else None
 
 
 def signs_of_loss(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:

@@ -214,6 +214,10 @@ _CALLS_WAIT = frozenset({("mount", "hanging"), ("check", "mount_responsive"), ("
 """Sorts (kind, code) of mounts that fail no call: whoever uses one waits."""
 
 
+BRIEF = timedelta(minutes=2)
+"""A shorter silence of such a mount ends no job: reads and writes wait."""
+
+
 def makes_calls_wait(event: records.HealthEvent) -> bool:
     """True for a mount or server that fails no call: whoever uses it waits."""
     return (event.kind, event.code) in _CALLS_WAIT or "still trying" in event.message

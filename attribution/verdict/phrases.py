@@ -338,3 +338,8 @@ def instant(at: datetime, end_at: datetime) -> str:
     at, end_at = at.astimezone(UTC), end_at.astimezone(UTC)
     day = "%Y-%m-%d " if at.date() != end_at.date() else ""
     return f"{at:{day}%H:%M:%S}Z"
+
+
+def answers_again(since_at: datetime, end_at: datetime) -> str:
+    """Clause on a node that was given up and is heard again in the same boot."""
+    return f"its agent answers again since {instant(since_at, end_at)}, in the same boot"

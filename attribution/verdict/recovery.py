@@ -127,7 +127,7 @@ def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSight
     return later.event.kind == earlier.event.kind and (not all(names) or not names[0].isdisjoint(names[1]))
 
 
-def was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+def _was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """True for a fault from before the end, or found by a reading so soon after it that the part was mostly gone before.
 
     Within Slurm's second of the end nobody knows which came first, unless the job's output names such a fault. No reading
@@ -136,7 +136,7 @@ def was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_vi
     end = view.end_at + evidence_view.SLACK
     if sighting.at <= view.end_at - evidence_view.SLACK:
         return True
-    if sighting.at <= end and is_named(view, sighting.cause):
+    if sighting.at <= end and _is_named(view, sighting.cause):
         return True
     polled = sighting.event.source in vocabulary.POLLED_SOURCES
     if not polled or sighting.at > view.end_at + READ_TWICE:
@@ -153,34 +153,33 @@ def was_there_at_the_end(view: evidence_view.EvidenceView, sighting: evidence_vi
     )
 
 
-def is_named(view: evidence_view.EvidenceView, cause: str) -> bool:
+def _is_named(view: evidence_view.EvidenceView, cause: str) -> bool:
     """True if an error in the job's output is one that this cause raises in its user: the job felt it."""
     felt = (findings.FindingRole.HINT, findings.FindingRole.PROXIMAL)
     return any(f.signature.role in felt and f.signature.supports(cause) for f in view.findings)
 
 
-def saved_at(
+_NEARLY = 0.6
+"""Share of weight of a part that worked again in the last seconds, if no error in the output is one of its users': other proof goes before."""
+
+
+def saved(
     view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting, backs: Iterable[datetime]
-) -> datetime | None:
-    """The first of these recoveries of the part by which the attempt may have outlived the fault; None if it had none.
+) -> tuple[datetime | None, float]:
+    """The first of these recoveries of the part by which the attempt may have outlived the fault (None if it had none), and the share of weight left without one.
 
     A job that is dead is saved by none, however soon it comes, and one that ends as the part comes back was dying: it must have gone
     on for as long as the part was away, or for `_WENT_ON`. Of a fault that was not there at the end, every recovery counts.
     """
     later = [t for t in backs if t >= sighting.last_at]
-    if was_there_at_the_end(view, sighting):
-        died_at = _died_at(view, sighting.at)
-        later = [t for t in later if t + min(_WENT_ON, t - sighting.last_at) <= died_at]
-    return min(later, default=None)
-
-
-NEARLY = 0.6
-"""Share of weight of a part that worked again in the last seconds, if no error in the output is one of its users': other proof goes before."""
-
-
-def was_back_at_the_end(view: evidence_view.EvidenceView, cause: str, backs: Iterable[datetime]) -> bool:
-    """True if one of these recoveries lies in the seconds before the end, and no error in the output is one that this cause raises."""
-    return not is_named(view, cause) and any(view.end_at - _WENT_ON <= t <= view.end_at for t in backs)
+    if not _was_there_at_the_end(view, sighting):
+        return min(later, default=None), 1.0
+    died_at = _died_at(view, sighting.at)
+    by = [t for t in later if t + min(_WENT_ON, t - sighting.last_at) <= died_at]
+    if by:
+        return min(by), 1.0
+    nearly = any(view.end_at - _WENT_ON <= t <= view.end_at for t in later)
+    return None, _NEARLY if nearly and not _is_named(view, sighting.cause) else 1.0
 
 
 def _died_at(view: evidence_view.EvidenceView, since: datetime) -> datetime:

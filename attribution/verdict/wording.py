@@ -129,6 +129,8 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
     since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
+    if again_at := view.case.returned.get(node):
+        since = f"; {phrases.answers_again(again_at, view.end_at)}"
     return phrases.sentence(f"{node} stopped answering Slurm{before}{since}")
 
 
@@ -136,20 +138,8 @@ def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
     """Clause with the last thing that is known of a lost node."""
     if node is None:
         return f", and it is not known which{_lost_node_candidates(view)}"
-    lost = ("node_lost", "node_reboot")
-    there = [
-        s
-        for s in view.sightings
-        if s.event.node == node
-        and s.at <= view.end_at
-        and s.cause not in lost
-        and not s.signature.recovery
-        # The kernel repeats an old record every day.
-        and s.event.code != "fs_recorded"
-    ]
-    # Of what came before the start, only a fault that lasts was there when the node went away.
-    if shown := [s for s in there if s.when is not evidence_view.EventPhase.BEFORE_START or claims.weigh(s)]:
-        return f"; before that it showed {phrases.what(shown[-1].event)}"
+    if shown := node_faults.shown_before_loss(view, node):
+        return f"; before that it showed {phrases.what(shown.event)}"
     log_ends = view.log_ends_s(node)
     if log_ends is None:
         return "; nothing was seen on it before" if node in view.case.watched else "; nobody watched it"
@@ -334,7 +324,8 @@ def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
 
 def _stalled(view: evidence_view.EvidenceView) -> str:
     """Names the first stall from before the window, or file system that was silent at its end: the job may have been ended for it."""
-    first = next(iter((*view.stalls, *view.silent_mounts, *view.blocked_tasks)), None)
+    waits = (*view.stalls, *node_faults.silent_mounts(view), *node_faults.blocked_tasks(view))
+    first = next(iter(waits), None)
     if first is None:
         return ""
     name = f" ({phrases.device(first.device)})" if first.device else ""

@@ -10,9 +10,6 @@ from pathlib import PurePosixPath
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, onset, recovery, signatures
 from probing_cluster.core import records, vocabulary
 
-_SHORT = timedelta(seconds=120)
-"""A shorter stall ends no job: reads and writes wait."""
-
 ENDED_BY = frozenset({"user_error"})
 """Cause of the job's own end beside a lost mount."""
 
@@ -65,13 +62,12 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         backs = back.get((sighting.event.node, sighting.device), [])
         if _was_brief(sighting, backs):
             return weight * 0.4
-        again = recovery.saved_at(view, sighting, backs)
-        if again is None and recovery.was_back_at_the_end(view, MOUNT, [t for t in backs if t >= sighting.last_at]):  # fmt: skip
-            weight *= recovery.NEARLY
+        again, share = recovery.saved(view, sighting, backs)
+        weight *= share
         thrown_out = sighting.event.code in _THROWN_OUT and view.end_at - sighting.last_at <= _MISSED
         if again is None or (thrown_out and _failed_in_a_file(view)):
             return weight
-        if again - sighting.at < _SHORT or again < view.onset_at:
+        if again - sighting.at < onset.BRIEF or again < view.onset_at:
             return weight * 0.4
         return weight if again > view.end_at else weight * 0.7
 
@@ -91,7 +87,7 @@ def _was_brief(sighting: evidence_view.CaseSighting, backs: Iterable[datetime]) 
     """True for a server that a kernel dates as silent for a moment: it fails no call, wherever in that moment the end lies."""
     if not onset.makes_calls_wait(sighting.event) or sighting.event.source in vocabulary.POLLED_SOURCES:
         return False
-    return any(t >= sighting.last_at and t - sighting.at < _SHORT for t in backs)
+    return any(t >= sighting.last_at and t - sighting.at < onset.BRIEF for t in backs)
 
 
 def _need_not_have_used(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -162,10 +162,10 @@ def _staying_down(
         if view.crashed:
             # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5
-        again = [t for n in names for t in backs.get((sighting.event.node, n), []) if t >= sighting.last_at]
-        up_at = recovery.saved_at(view, sighting, again)
-        if up_at is None and recovery.was_back_at_the_end(view, sighting.cause, again):
-            weight *= recovery.NEARLY
+        up_at, share = recovery.saved(
+            view, sighting, (t for n in names for t in backs.get((sighting.event.node, n), []))
+        )
+        weight *= share
         if sighting.event.code in records.ADAPTER_CODES:
             up_at = None  # after an adapter fault, all work in progress on it is lost
         near = -_FELT <= sighting.at - view.onset_at <= _FELT + step

@@ -10,7 +10,6 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     findings,
     gpus,
-    node_faults,
     phrases,
 )
 from probing_cluster.core import records, vocabulary
@@ -49,9 +48,17 @@ _USAGE = 2
 """Exit code of a refused command line: nothing was killed."""
 
 
+_OWN_GROUPS = ("slurm", "/job_")
+"""Parts of the names of jobs' cgroups."""
+CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
+"""cgroups that a job's own process may have been moved to."""
+_SERVICES = re.compile(r"(?:^|/)(?:system\.slice|init\.scope)(?:/|$)")
+"""systemd's groups of services. Of any other group (`/`, `/lxc/…`, another batch system's) a process may be the job's own."""
+
+
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims from the state OUT_OF_MEMORY, else from a kernel line or the job's log."""
-    sightings = _in_time([s for s in node_faults.memory_kills(view) if not s.after_own_action])
+    sightings = _in_time([s for s in memory_kills(view) if not s.after_own_action])
     if view.state == "OUT_OF_MEMORY":
         mine = [
             s
@@ -254,7 +261,7 @@ def _of_whole_node(
     view: evidence_view.EvidenceView, claim: claims.Claim, sightings: list[evidence_view.CaseSighting]
 ) -> claims.Claim:
     """The claim, in words that do not blame the job if the whole node ran out of memory."""
-    outside = next((s for s in sightings if node_faults.group_outside(s.event)), None)
+    outside = next((s for s in sightings if group_outside(s.event)), None)
     if outside is not None and not any(s.event.job_id == view.attempt.job_id for s in sightings):
         process = outside.event.process or "of the system"
         group = str(outside.event.detail.get("task_memcg"))
@@ -304,3 +311,46 @@ def _held_by_others(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _job_side_events(view: evidence_view.EvidenceView, cause: str) -> tuple[records.HealthEvent, ...]:
     return tuple(f.event for f in view.findings if f.signature.cause == cause)
+
+
+def group_outside(event: records.HealthEvent) -> str:
+    """The cgroup, outside of every job, of the process that the kernel killed for memory; empty for a job's, or if no line names it."""
+    group = str(event.detail.get("task_memcg") or "")
+    return "" if event.job_id is not None or any(own in group for own in _OWN_GROUPS) else group
+
+
+def kills_of_others(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """Kills at the memory limit of a system service's own group: none of a process of the job.
+
+    Of a node that ran out of memory as a whole only if the job's log names another process as killed.
+    """
+    every = (*view.findings, *view.further_errors)
+    named = {f.event.pid for f in every if f.signature.cause == HOST} - {None}
+    return [
+        s
+        for s in view.of(HOST)
+        if (group := group_outside(s.event))
+        and (s.event.code != "global" or named)
+        and _SERVICES.search(group)
+        and not CONTAINERS.search(group)
+        and s.event.pid not in named
+    ]
+
+
+def memory_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseSighting]:
+    """The kills for memory that may have been of its own processes. The kernel names the group in one of the lines about a kill only."""
+    others = kills_of_others(view)
+    if not others:
+        return list(view.of(HOST))
+    ids = {s.event.event_id for s in others}
+    pids = {(s.event.node, s.event.pid) for s in others if s.event.pid is not None}
+
+    def is_beside(line: evidence_view.CaseSighting, kills: Iterable[evidence_view.CaseSighting]) -> bool:
+        near = (s for s in kills if s.event.node == line.event.node and s.event.code != "invoked")
+        return any(abs(s.at - line.at) <= evidence_view.SLACK for s in near)
+
+    left = [
+        s for s in view.of(HOST) if s.event.event_id not in ids and (s.event.node, s.event.pid) not in pids
+    ]
+    kills = [s for s in left if s.event.code != "invoked"]
+    return [s for s in left if s in kills or is_beside(s, kills) or not is_beside(s, others)]

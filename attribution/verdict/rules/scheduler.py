@@ -299,11 +299,9 @@ def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
     Also for a component of a heterogeneous job: what the others met is not in its case, and they end together.
     """
     beside = view.stalls or view.left_behind or view.returning or view.log_stall
-    # A mount that was silent for a shorter part of its time is not why the job reached a limit, nor what its own steps outlived.
-    waits, step_at = [*view.silent_mounts, *view.blocked_tasks], view.case.last_progress_at
-    waits += [s.event for s in node_faults.unlisted(view)]
-    waited = any(step_at is None or e.at >= step_at for e in waits)
-    return _BESIDE_A_FAULT if beside or waited or view.attempt.het_job_id is not None else 1.0
+    waited = node_faults.silent_mounts(view) or node_faults.blocked_tasks(view)
+    doubtful = beside or waited or node_faults.unlisted(view) or view.attempt.het_job_id is not None
+    return _BESIDE_A_FAULT if doubtful else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

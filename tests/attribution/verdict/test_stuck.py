@@ -234,6 +234,12 @@ def test_a_mount_that_was_silent_at_the_limit_comes_before_more_time(make, back)
     ) is not back
     assert v.next_step.startswith("More time would not help if it waited for /scratch") is not back
     assert (v.confidence is C.CERTAIN) is back
+    went_on = make.judge(hangs, attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1100.0), last_progress_at=make.end - timedelta(seconds=2))  # fmt: skip
+    assert "mount hanging" not in went_on.summary
+    assert not went_on.next_step.startswith("More time would not help")
+    brief = make.event(-5, kind="mount", code="recovered", device="/scratch", node="n2", source="mount", severity=records.Severity.INFO)  # fmt: skip
+    soon = make.judge(hangs, brief, attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1100.0))
+    assert "no line reports its end" not in soon.summary, "a line does, five seconds after the limit"
     assert make.judge(hangs, attempt=_ended(make, "TIMEOUT")).confidence is not C.LIKELY, (
         "a minute of six hours"
     )

@@ -37,30 +37,16 @@ def answers_again(view: evidence_view.EvidenceView, claim: claims.Claim) -> clai
     back_at = view.case.returned.get(claim.node or "")
     if claim.cause != node_faults.LOST or claim.node is None or back_at is None:
         return claim
-    node = claim.node
-    stopped = claim.sentence or f"{node} stopped answering Slurm"
-    since = f"its agent answers again since {phrases.instant(back_at, view.end_at)}, in the same boot"
-    lost = (node_faults.LOST, "node_reboot")
-    shown = [
-        s
-        for s in view.sightings
-        if s.event.node == node
-        and view.start_at <= s.at <= view.end_at
-        and s.cause not in lost
-        and claims.weigh(s) > 0
-    ]
-    cap = claims.less_confident(claim.cap, records.Confidence.LIKELY)
-    if shown and not claim.sentence:
+    node, cap = claim.node, claims.less_confident(claim.cap, records.Confidence.LIKELY)
+    if not claim.sentence and (shown := node_faults.shown_before_loss(view, node)) and claims.weigh(shown):
         # A lockup, a thermal stop: the machine may have stood still, and it is no matter of daemons alone.
-        what = phrases.what(shown[-1].event)
-        return claims.replace_claim(
-            claim, cap=cap, sentence=f"{stopped}; before that it showed {what}; {since}"
-        )
+        return claims.replace_claim(claim, cap=cap)
+    again = phrases.answers_again(back_at, view.end_at)
     return claims.replace_claim(
         claim,
         weight=min(claim.weight, claims.ANSWERED),
         cap=cap,
         domain=records.Domain.UNKNOWN,
-        sentence=f"{stopped}; {since}: its daemons or its network failed, and the machine did not stop",
+        sentence=f"{claim.sentence or f'{node} stopped answering Slurm'}; {again}: its daemons or its network failed, and the machine did not stop",
         next_step=f"Read the logs of slurmd and of the agent on {node} around that time, and look at its network and its switch.",
     )

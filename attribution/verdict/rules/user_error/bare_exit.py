@@ -233,7 +233,7 @@ def _memory_kill_beside(view: evidence_view.EvidenceView) -> bool:
     """True if the kernel killed a process for memory on one of its nodes while it ran: a later kill is of another's process."""
     return any(
         s.signature.role is signatures.Role.ROOT and s.when is evidence_view.EventPhase.RUNNING
-        for s in node_faults.memory_kills(view)
+        for s in memory_limit.memory_kills(view)
     )
 
 
