@@ -128,8 +128,8 @@ def _killed_by_somebody(
 ) -> Iterable[claims.Claim]:
     """Claims from the job's side: the kill was usually for memory, but not if the watched kernel killed nothing."""
     made = claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
-    unsaid = all(e.kind in findings.BARE_KILLS for c in made for e in c.evidence)
-    if unsaid and (made or view.signal == _KILLED) and (kills := reported_kills(view)):
+    no_reason = all(e.kind in findings.BARE_KILLS for c in made for e in c.evidence)
+    if no_reason and (made or view.signal == _KILLED) and (kills := reported_kills(view)):
         # The log's first error is an exception that the program caught (an uncaught one ends Python with 1), or a kill without a reason.
         made = [claims.of_findings(view, kills, HOST, "memory_limit")]
     for claim in made:

@@ -901,11 +901,11 @@ def test_a_node_is_not_accused_of_a_silence_that_others_share(
     site = Site(store)
     site.start()
     site.until("testing")
-    unheard = {n: [workflow.SILENT] for n in silent.split()}
-    monkeypatch.setattr(workflow.Pass, "faults_of_agent", lambda _, node: [*unheard.get(node, [])])
+    silent_nodes = {n: [workflow.SILENT] for n in silent.split()}
+    monkeypatch.setattr(workflow.Pass, "faults_of_agent", lambda _, node: [*silent_nodes.get(node, [])])
     site.look()
     assert site.now().state == ("ticket" if silent == "n1" else "testing")
-    unheard.clear()
+    silent_nodes.clear()
     if silent != "n1":
         site.until("returned")
 

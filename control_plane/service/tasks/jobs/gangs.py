@@ -152,7 +152,7 @@ def _verdicts(
     by_id, own = {a.job_id: a for a in stalled}, _own_nodes(stalled)
     over_at = _over_at(service, stalled)
     ages_s = service.store.heartbeat_ages_s(cluster=service.cluster) if named else {}
-    heard_at = {node: now - timedelta(seconds=age_s) for node, age_s in ages_s.items()}
+    beat_at = {node: now - timedelta(seconds=age_s) for node, age_s in ages_s.items()}
     for event in service.store.events(
         job_ids=list(events_by_job), since=now - LOOK_BACK, kinds=(*snapshots.KINDS, snapshots.LAST_STEP)
     ):
@@ -169,7 +169,7 @@ def _verdicts(
         if gang is None or not _is_whole(gang, attempt, mine, mine_now, now):
             continue
         if (attempt.job_id, attempt.submit_at) in named and not (
-            _has_settled(gang, mine_now, now) and _are_all_there(gang, attempt, heard_at)
+            _has_settled(gang, mine_now, now) and _are_all_there(gang, attempt, beat_at)
         ):
             continue
         ready.append((attempt, gang))
@@ -210,11 +210,11 @@ def _has_settled(gang: snapshots.Gang, rows: Sequence[rank_rows.RankNow], now: d
 
 
 def _are_all_there(
-    gang: snapshots.Gang, attempt: records.JobAttempt, heard_at: Mapping[str, datetime]
+    gang: snapshots.Gang, attempt: records.JobAttempt, beat_at: Mapping[str, datetime]
 ) -> bool:
     """Whether the agents of all its nodes have been heard after the last look: when a node goes away, the ranks elsewhere die of that."""
     last = max(e.at for e in gang.evidence)
-    return all(heard_at[node] > last for node in attempt.nodes if node in heard_at)
+    return all(beat_at[node] > last for node in attempt.nodes if node in beat_at)
 
 
 def _verdict(

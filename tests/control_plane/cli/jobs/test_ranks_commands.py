@@ -173,8 +173,8 @@ def test_the_kernel_says_who_asks(door: Path, op: str, uid: int) -> None:
         """
         import json, socket, sys
         s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-        asked = {"v": 1, "op": sys.argv[2], "job": "7", "uid": 0, "user": "alice", "fresh": True}
-        s.sendall(json.dumps(asked).encode() + b"\\n")
+        request = {"v": 1, "op": sys.argv[2], "job": "7", "uid": 0, "user": "alice", "fresh": True}
+        s.sendall(json.dumps(request).encode() + b"\\n")
         print(s.makefile().read())
         """
     )
