@@ -185,8 +185,7 @@ def saved(
 def _died_at(view: evidence_view.EvidenceView, since: datetime) -> datetime:
     """The time of the error that began the end, where the log dates it; else the end.
 
-    Launchers take half a minute to end the other ranks. One from minutes before was survived, and one from before the fault (`since`) is
-    none of its.
+    Launchers take half a minute to end the other ranks. An error from before the fault (`since`) is none of its.
     """
     began = (
         findings.error_at(f.event)
@@ -194,8 +193,7 @@ def _died_at(view: evidence_view.EvidenceView, since: datetime) -> datetime:
         if f.event.detail.get("first_cause") is True
         and not (f.event.detail.get("goes_on") or f.event.detail.get("went_on"))
     )
-    least = max(view.end_at - _ONE_MOMENT, since)
-    return min([view.end_at, *(at for at in began if at is not None and at >= least)])
+    return min([view.end_at, *(at for at in began if at is not None and at >= since)])
 
 
 def part_names(sighting: evidence_view.CaseSighting) -> set[str]:

@@ -123,7 +123,7 @@ OVER = "slurmstepd-n1: error: StepId=4242.0 exceeded memory limit (92876800 > 62
         (137, "", (CANCELLED, "finished"), "its step 4242.0 was cancelled and ended with exit code 137 (signal 9).", "If the script cancelled that step itself, or you did (`scancel 4242.0`), nothing failed.", "may have failed"),
         (137, OVER, (CANCELLED, "step rc 137"), "its step 4242.0 ran out of memory and ended with exit code 137 (signal 9).", "Give that step more memory: the job's (--mem)", "part of it failed"),
         (1, "srun: error: n1: task 0: Out Of Memory", ("bye",), "one of its steps ran out of memory and ended with exit code 1.", "Give that step more memory", "part of it failed"),
-        (1, "run.sh: line 9: 4242 Killed                  ./watcher.sh", ("bye",), "one of its steps ended with exit code 1.", "If the failed part matters", "part of it failed"),
+        (1, "run.sh: line 9:     8 Killed                  ./watcher.sh", ("bye",), "one of its steps ended with exit code 1.", "If the failed part matters", "part of it failed"),
         (137, "", ("srun: error: n1: task 1: Exited with exit code 1", CANCELLED), "one of its steps ended with exit code 137 (signal 9).", "If the failed part matters", "part of it failed"),
         (1, "", (CANCELLED,), "one of its steps ended with exit code 1.", "If the failed part matters", "part of it failed"),
         (137, "", (CANCELLED.replace("4242", "4241"),), "one of its steps ended with exit code 137 (signal 9).", "If the failed part matters", "part of it failed"),

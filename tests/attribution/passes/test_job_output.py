@@ -125,6 +125,7 @@ def test_a_program_that_reports_a_signal_may_have_been_warned_of_its_time_limit(
         (["1", "Terminated", "rc 143"], "Terminated"),
         (["training exited with status: 143", "cleaning up"], "training exited with status: 143"),
         (["run.sh: line 3: 77 Terminated              python train.py", "bye"], "Terminated in `python train.py`"),
+        (["run.sh: line 3:     8 Terminated              python train.py", "bye"], "Terminated in `python train.py`"),
         (["Terminated", "epoch 1", "epoch 2", "epoch 3"], ""),
         (["Terminated early after 143 epochs", "bye"], ""),
         (["Terminated  normally at step 100"], ""),
@@ -152,6 +153,17 @@ def test_a_program_that_sigterm_ended_is_not_likely_at_fault(
     assert ("ind out who sent it" in verdict.next_step) is bool(line)
     assert "grep" not in verdict.next_step or not line
     assert verdict.confidence is (records.Confidence.POSSIBLE if line else records.Confidence.LIKELY)
+
+
+def test_a_job_that_crashed_was_not_ended_by_what_a_helper_was_sent(
+    store: db_store.Store, make: Maker, judge: Callable[[], int], report: Callable[..., None]
+) -> None:
+    """Its own code is a segmentation fault's; the script had stopped a helper before."""
+    report({"stdout": ["Terminated", "rc 143"]})
+    report(node="n2")
+    store.upsert_attempts([make.attempt(exit_code=139)])
+    judge()
+    assert "Its log reports a signal" not in the_verdict(store).summary
 
 
 def test_a_later_component_has_no_output_of_its_own(

@@ -149,8 +149,16 @@ def test_a_server_that_was_silent_for_a_moment_failed_no_call_of_a_dead_job(make
         assert v.cause == make.judge(attempt=attempt).cause
 
 
-def test_an_error_from_minutes_before_is_not_when_the_job_died(make):
-    """It had been survived: the port came back while the job went on."""
+def test_a_port_that_was_back_in_the_last_seconds_gives_way_to_other_proof(make):
+    """The job did not go on for long enough to have outlived it for sure, and its own GPU error says more."""
+    down = (link(make, 20), reading(make, 20), up(make, 2))
+    assert make.judge(*down).cause == "ib_link"
+    assert make.judge(*down, make.xid(13, gpu=3, before_end_s=2)).cause == "user_error"
+    assert make.judge(*down, peers(make)).confidence in (C.LIKELY, C.CERTAIN)
+
+
+def test_an_error_from_before_a_fault_is_not_when_the_job_died_of_it(make):
+    """The port came back while the job went on."""
     detail = {"first_cause": True, "role": "root", "at_from_log": True}
     early = make.finding("nccl_remote_error", 600, message="NCCL error: remote error", detail=detail)
     assert make.judge(link(make, 60), early, up(make, 30)).cause != "ib_link"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -204,16 +205,21 @@ def test_a_job_requeued_at_each_limit_is_of_no_other_zone(store: db_store.Store,
     assert [(a.job_id, a.attempt) for a in store.attempts(job_ids=[5])] == [(5, 1), (5, 2)]
 
 
-def test_the_runs_of_scrontab_are_of_no_other_zone(store: db_store.Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [(range(24), range(14)), (range(24), [9]), ([23], range(14))], ids=str
+)
+def test_the_runs_of_scrontab_are_of_no_other_zone(
+    store: db_store.Store, tmp_path: Path, first: Sequence[int], second: Sequence[int]
+) -> None:
     """They have one number, and each begins whole hours after the last; of the next day's other jobs none is known."""
 
-    def runs(day: int) -> list[str]:
-        hours = [(f"2026-11-{day}T{hour:02}:00:03", f"2026-11-{day}T{hour + 1:02}:00:00") for hour in range(8, 22)]  # fmt: skip
-        return [row("5", "COMPLETED", f"{start[:-2]}09", submit=submit, start=start) for submit, start in hours]  # fmt: skip
+    def runs(day: int, hours: Sequence[int]) -> list[str]:
+        times = [f"2026-11-{day}T{hour:02}:00" for hour in hours]
+        return [row("5", "COMPLETED", f"{at}:09", submit=f"{at}:03", start=f"{at}:04") for at in times]
 
-    imported(store, tmp_path, *runs(24), row("6", "COMPLETED"))
-    imported(store, tmp_path, *runs(25), row("7", "COMPLETED"))
-    assert len(store.attempts(job_ids=[5])) == 28
+    imported(store, tmp_path, *runs(24, first), row("6", "COMPLETED"))
+    imported(store, tmp_path, *runs(25, second), row("7", "COMPLETED"))
+    assert len(store.attempts(job_ids=[5])) == len(first) + len(second)
 
 
 @pytest.mark.parametrize("days", ["in order", "backwards", "at once"])

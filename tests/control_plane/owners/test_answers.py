@@ -559,6 +559,18 @@ def test_an_arrays_summary_waits_until_it_agrees_with_slurms_subject(
         assert words in box.message()["Subject"]
 
 
+def test_of_an_array_that_ended_in_several_ways_one_task_is_not_all(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The one on record failed, as the subject says; the others' ends are not read yet."""
+    judge(mailing, attempt(mailing, job_id=8, array_job_id=7, array_task_id=1))
+    environment = {**request()["environment"], "SLURM_ARRAY_JOB_ID": 7}  # type: ignore[dict-item]
+    owe(mailing, subject="Slurm Array Summary Job_id=7_* (7) Name=x Failed, Mixed, ExitCode [0-3]", environment=environment)  # fmt: skip
+    later(mailing, mailing.config.service.accounting_poll_s + mailing.config.service.settle_s)
+    owners.run(mailing)
+    assert box.mails == []
+
+
 def test_an_arrays_summary_counts_no_task_without_its_cause(
     mailing: context.Context, box: mail_server.Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:

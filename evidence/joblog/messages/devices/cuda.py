@@ -232,7 +232,7 @@ _NAMES_CUDA = re.compile(
 )
 _HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(
-    r"(?<!case )\bCURAND_STATUS_(?:ALLOCATION_FAILED|INITIALIZATION_FAILED|LAUNCH_FAILURE|PREEXISTING_FAILURE|INTERNAL_ERROR|NOT_INITIALIZED|ARCH_MISMATCH)(?!\s{0,2}[=:,])|\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
+    r"\bCURAND_STATUS_(?:ALLOCATION_FAILED|INITIALIZATION_FAILED|LAUNCH_FAILURE|PREEXISTING_FAILURE|INTERNAL_ERROR|NOT_INITIALIZED|ARCH_MISMATCH)(?!\s{0,2}[=:,])|\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
     r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
     r"|\bcuDNN error: CUDNN_STATUS_\w{2,60}|\bcuDNN Frontend error\b|\b(?:FIND|GET) was unable to find an engine\b"
     r"|\bFailed to call (?:Then|Do)Rnn(?:Forward|Backward)\b|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
